@@ -7,7 +7,6 @@ bounded once for all devices of similar size.
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
@@ -35,6 +34,7 @@ from holdfast.cel.rewriting import DEVICE, evaluated_tree
 from holdfast.cel.shared_results import SharedResults
 from holdfast.cel.syntax import Name, Node, Select, walk
 from holdfast.errors import BadRequest
+from holdfast.shared_cache import SharedCache
 
 COST_LIMIT = 100_000
 """About 10 ms. A selector is evaluated for every device; in practice it costs some hundreds."""
@@ -44,8 +44,9 @@ _ACTIVATION_LIMIT = 1_000
 _WORK_OF_COMPILING, _WORK_OF_CHARACTER, _WORK_OF_COST = 5_000, 30, 10
 """What compiling costs, for each expression and each of its characters, and finding its cost for
 devices of another size, for each character; measured, in the units of COST_LIMIT."""
-_CACHE_SIZE, _CACHE_CHARACTERS = 8192, 512 * 1024
-"""One claim may have 8,192 selectors. A short one takes 2 KiB, the longest, of 10 KiB, 2 MiB."""
+_CACHE_SIZE, _SIZE_OF_SELECTOR = 1024 * 1024, 64
+"""In characters, with so many for each selector: one claim may have 8,192. A short one takes 2 KiB,
+the longest, of 10 KiB, 2 MiB."""
 _T = cel.Type
 
 
@@ -154,7 +155,9 @@ class CompiledSelector:
 
 
 class DeviceSelectors:
-    """Compiles selectors; caches the latest results, errors included.
+    """Compiles selectors; caches the latest results of each owner, errors included.
+
+    The owner of a selector is the namespace of its claim, or "" for that of a class.
 
     ``work`` is what was compiled and evaluated so far, in the units of COST_LIMIT: it tells when a
     pause is due, whatever was found in a cache.
@@ -163,22 +166,17 @@ class DeviceSelectors:
     def __init__(self, *, shared_devices: bool = True, list_attributes: bool = False) -> None:
         self._lists = list_attributes
         self._shared = shared_devices
-        self._known: OrderedDict[str, CompiledSelector | CompileError] = OrderedDict()
-        self._characters = 0
+        self._known = SharedCache[CompiledSelector | CompileError](_CACHE_SIZE)
         self.work = 0
         self.shared_results = SharedResults(cost_limit=COST_LIMIT, lists=list_attributes)
 
-    def compile(self, expression: str) -> CompiledSelector:
+    def compile(self, expression: str, owner: str = "") -> CompiledSelector:
         """Compile an expression whose static type is bool or unknown, or raise CompileError."""
-        known = self._known.get(expression)
+        known = self._known.get(expression, owner)
         if known is None:
             self.work += _WORK_OF_COMPILING + len(expression) * _WORK_OF_CHARACTER
-            known = self._known[expression] = self._compile(expression)
-            self._characters += len(expression)
-            while len(self._known) > _CACHE_SIZE or self._characters > _CACHE_CHARACTERS:
-                self._characters -= len(self._known.popitem(last=False)[0])
-        else:
-            self._known.move_to_end(expression)
+            known = self._compile(expression)
+            self._known.put(expression, known, owner, len(expression) + _SIZE_OF_SELECTOR)
         if isinstance(known, CompileError):
             raise known.with_traceback(None)
         return known

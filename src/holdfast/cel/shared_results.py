@@ -6,8 +6,9 @@ a few models. Devices of one model differ in attributes such as a UUID, which fe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Hashable, Iterator, MutableMapping
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 from holdfast.api.devices import Device, DeviceAttribute
 from holdfast.cel import values
@@ -17,6 +18,7 @@ from holdfast.cel.errors import EvaluationError
 from holdfast.cel.rewriting import DEVICE
 from holdfast.cel.syntax import Constant, FunctionCall, Literal, Loop, Name, Node, Select
 from holdfast.errors import BadRequest
+from holdfast.shared_cache import SharedCache
 
 if TYPE_CHECKING:
     from holdfast.cel.devices import CompiledSelector
@@ -28,7 +30,19 @@ Result = bool | EvaluationError
 _MAPS = ("device.attributes", "device.capacity")
 _LARGEST_DEVICE = DeviceSizes(domains=32, names=32, characters=128, items=64)
 """What the API server accepts; the cost of most selectors is below the limit even there."""
-_MAX_RESULTS = 65_536
+_MAX_RESULTS = 262_144
+"""Of all selectors together; about 200 bytes each."""
+
+
+class _Results:
+    """The results of one selector: by what it reads, or by device, if it may read all of it."""
+
+    __slots__ = ("by_key", "fields")
+
+    def __init__(self, fields: tuple[Field, ...] | None) -> None:
+        self.fields = fields
+        self.by_key: MutableMapping[Any, Result]
+        self.by_key = WeakKeyDictionary() if fields is None else {}
 
 
 class SharedResults:
@@ -37,8 +51,7 @@ class SharedResults:
     def __init__(self, *, cost_limit: int, lists: bool) -> None:
         self._cost_limit = cost_limit
         self._lists = lists
-        self._fields: dict[str, tuple[Field, ...] | None] = {}
-        self._results: dict[Hashable, Result] = {}
+        self._known = SharedCache[_Results](_MAX_RESULTS)
 
     def get(
         self,
@@ -46,27 +59,31 @@ class SharedResults:
         driver: str,
         device: Device,
         evaluate: Callable[[], Result],
+        *,
+        owner: str = "",
+        identity: object = None,
     ) -> Result:
-        """Return the result for an equal device, or that of ``evaluate``."""
+        """Return the result for an equal device, or that of ``evaluate``.
+
+        ``owner`` is that of the selector; ``identity`` stands for the device while it is known.
+        """
         expression = selector.expression
-        if expression not in self._fields:
-            if len(self._fields) >= _MAX_RESULTS:
-                self._fields.clear()
-            self._fields[expression] = self._fields_of(selector)
-        fields = self._fields[expression]
-        if fields is None or not self._is_readable(device):
+        known = self._known.get(expression, owner)
+        if known is None:
+            known = _Results(self._fields_of(selector))
+            self._known.put(expression, known, owner)
+        if not self._is_readable(device) or (known.fields is None and identity is None):
             return evaluate()
-        key = (
-            expression,
-            driver,
-            device.allow_multiple_allocations,
-            *_read(fields, driver, device),
-        )
-        result = self._results.get(key)
+        key = identity
+        if known.fields is not None:
+            key = (driver, device.allow_multiple_allocations, *_read(known.fields, driver, device))
+        result = known.by_key.get(key)
         if result is None:
-            if len(self._results) >= _MAX_RESULTS:
-                self._results.clear()
-            result = self._results[key] = evaluate()
+            if len(known.by_key) >= _MAX_RESULTS:
+                self._known.grow(expression, -len(known.by_key))
+                known.by_key.clear()
+            result = known.by_key[key] = evaluate()
+            self._known.grow(expression, 1)
         return result
 
     def _fields_of(self, selector: CompiledSelector) -> tuple[Field, ...] | None:

@@ -24,6 +24,7 @@ from holdfast.device_share.scoring import ScoringStrategy
 from holdfast.errors import BadRequest
 from holdfast.numa.hints import Hint, Hints, numa_masks
 from holdfast.numa.policies import RESTRICTED
+from holdfast.shared_cache import SharedCache
 
 SAME_GPUS = 500
 """The score of NUMA nodes with the GPUs that the whole node would give: more than CPUs can have."""
@@ -71,7 +72,7 @@ class DeviceHints:
         self._nodes = nodes
         self._restricted_types = restricted_types
         self._with_class = with_class
-        self._known: dict[_Question, dict[str, list[Hint]]] = {}
+        self._known = SharedCache[dict[str, list[Hint]]](_MOST_KNOWN)
         self._latest: tuple[PodInfo, set[int], PodDevices | None] | None = None
 
     def states(self, pod: PodInfo) -> NDArray[np.int64]:
@@ -119,11 +120,10 @@ class DeviceHints:
             return {}
         state = ledger.state(signature)
         question = _Question(state, asked, offer, tuple(numa_nodes), policy, options.strategy)
-        found = self._known.get(question)
+        found = self._known.get(question, pod.namespace)
         if found is None:
-            if len(self._known) >= _MOST_KNOWN:
-                self._known.clear()
-            found = self._known[question] = question.hints()
+            found = question.hints()
+            self._known.put(question, found, pod.namespace)
         return found
 
     def _asked(self, pod: PodInfo, row: int) -> PodDevices | None:

@@ -37,6 +37,7 @@ from holdfast.devices.search_results import (
     SearchResults,
 )
 from holdfast.devices.shared_pools import SharedPools
+from holdfast.shared_cache import SharedCache
 
 if TYPE_CHECKING:
     from holdfast.devices.inventory import Inventory
@@ -103,55 +104,54 @@ class AllocationCache:
     def __init__(self, inventory: Inventory, nodes: NodeTable) -> None:
         self._inventory = inventory
         self._nodes = nodes
-        self._tables: dict[Hashable, RowTable] = {}
-        self._allocators: dict[Specs, Allocator] = {}
-        self._results: dict[tuple[Specs, int], AllocationResults] = {}
-        self._requests: dict[tuple[bytes, Sequence[str]], RequestsAndMappings] = {}
+        # Their owners are the namespaces of claims and pods, "" for what depends on a class alone.
+        self._tables = SharedCache[RowTable](_MAX_TABLES)
+        self._allocators = SharedCache[Allocator](_MAX_TABLES)
+        self._results = SharedCache[AllocationResults](_MAX_TABLES)
+        self._requests = SharedCache[RequestsAndMappings](_MAX_TABLES)
         """By spec and names of extended resources: their requests depend on nothing else but the
         classes."""
 
     def requests_and_mappings(self, pod: PodInfo, names: Sequence[str]) -> RequestsAndMappings:
         """Return the requests for these extended resources of a pod; do not modify them."""
         key = (pod.spec_key, tuple(names))
-        found = self._requests.get(key)
+        found = self._requests.get(key, pod.namespace)
         if found is None:
-            if len(self._requests) >= _MAX_TABLES:
-                self._requests.clear()
             class_for = self._inventory.device_class_for
             found = create_requests_and_mappings(pod.pod, names, class_for)
-            self._requests[key] = found
+            self._requests.put(key, found, pod.namespace)
         return found
 
     def allocator(self, claims: Sequence[ResourceClaim]) -> Allocator:
         """Return an allocator; what it reads of specs and classes is shared by equal claims."""
         specs = tuple([_encode(claim.spec) for claim in claims])
-        known = self._allocators.get(specs)
+        namespace = claims[0].namespace
+        known = self._allocators.get(specs, namespace)
         if known is not None:
             return known.for_claims(claims)
         inventory = self._inventory
         made = Allocator(
             claims, inventory.classes.by_name, inventory.selectors, inventory.features, specs
         )
-        if len(self._allocators) >= _MAX_TABLES:
-            self._allocators.clear()
-        self._allocators[specs] = made
+        self._allocators.put(specs, made, namespace)
         return made
 
     def results(self, allocator: Allocator, steps: int = 0) -> AllocationResults:
         """Return the results of an allocator's claims, shared by all pods with equal claims."""
-        specs = allocator.specs
-        found = self._results.get((specs, steps))
+        specs, namespace = allocator.specs, allocator.claims[0].namespace
+        found = self._results.get((specs, steps), namespace)
         if found is None:
-            if len(self._results) >= _MAX_TABLES:
-                self._results.clear()
-            found = self._results[specs, steps] = self._new_results(allocator, specs, steps)
+            found = self._new_results(allocator, specs, steps)
+            self._results.put((specs, steps), found, namespace)
         return found
 
     def _new_results(self, allocator: Allocator, specs: Specs, steps: int) -> AllocationResults:
+        namespace = allocator.claims[0].namespace
         searched = self._cached(
             SearchResults,
             ("search", specs, steps),
             lambda: SearchResults(self._inventory, self._nodes, allocator, steps),
+            namespace,
         )
         alternative = _plain_alternative(allocator)
         if alternative is None:
@@ -162,6 +162,7 @@ class AllocationCache:
             FreeDeviceCounts,
             _shape_without_count(allocator.claims[0]),
             lambda: FreeDeviceCounts(self._inventory, self._nodes, allocator, alternative),
+            namespace,
         )
         results = _CountResults(counted, searched, alternative.count, steps)
         return _WithFaultyPools(self._inventory.node_pools, self._nodes, results, False)
@@ -187,14 +188,12 @@ class AllocationCache:
         self._results.clear()
         self._requests.clear()
 
-    def _cached(self, kind: type[_T], key: Hashable, make: Callable[[], _T]) -> _T:
-        found = self._tables.pop(key, None)
+    def _cached(self, kind: type[_T], key: Hashable, make: Callable[[], _T], owner: str = "") -> _T:
+        found = self._tables.get(key, owner)
         if found is None:
-            if len(self._tables) >= _MAX_TABLES:
-                del self._tables[next(iter(self._tables))]
             found = make()
+            self._tables.put(key, found, owner)
         assert isinstance(found, kind)
-        self._tables[key] = found
         return found
 
 

@@ -66,8 +66,11 @@ class Matcher:
             return False
         if not alternative.selectors:
             return True
-        owner = f"claim {claim_label(self._claims[alternative.claim])}"
-        return self._first_mismatch(owner, alternative.selectors, candidate) is None
+        claim = self._claims[alternative.claim]
+        words = f"claim {claim_label(claim)}"
+        return (
+            self._first_mismatch(words, alternative.selectors, candidate, claim.namespace) is None
+        )
 
     def mismatch(
         self, alternative: RequestAlternative, candidate: DeviceCandidate
@@ -78,8 +81,9 @@ class Matcher:
         number = self._first_mismatch(owner, device_class.spec.selectors, candidate)
         if number is not None:
             return Mismatch(owner, number, device_class.spec.selectors[number], number)
-        owner = f"claim {claim_label(self._claims[alternative.claim])}"
-        number = self._first_mismatch(owner, alternative.selectors, candidate)
+        claim = self._claims[alternative.claim]
+        owner = f"claim {claim_label(claim)}"
+        number = self._first_mismatch(owner, alternative.selectors, candidate, claim.namespace)
         if number is None:
             return None
         matched = len(device_class.spec.selectors) + number
@@ -110,28 +114,44 @@ class Matcher:
                     done = 0
                     yield
 
-    def _compile_in_steps(self, alternatives: Iterable[RequestAlternative]) -> Iterator[None]:
+    def _compile_in_steps(self, alternatives: Sequence[RequestAlternative]) -> Iterator[None]:
         if self._is_compiled:
             return
         self._is_compiled = True
         selectors = self.selectors
         before = selectors.work
-        for expression in dict.fromkeys(e for a in alternatives for e in a.expressions()):
+        for expression, owner in self._owners(alternatives).items():
             if selectors.work - before >= _WORK_A_STEP:
                 yield
                 before = selectors.work
             with suppress(CompileError):
-                selectors.compile(expression)
+                selectors.compile(expression, owner)
         if selectors.work != before:
             yield
 
+    def _owners(self, alternatives: Sequence[RequestAlternative]) -> dict[str, str]:
+        """Return each expression with its owner: the claim's namespace, or "" for a class."""
+        found: dict[str, str] = {}
+        for alternative in alternatives:
+            if alternative.selectors:
+                namespace = self._claims[alternative.claim].namespace
+                found |= dict.fromkeys(map(expression_of, alternative.selectors), namespace)
+        for alternative in alternatives:
+            of_class = alternative.device_class.spec.selectors
+            found |= dict.fromkeys(map(expression_of, of_class), "")
+        return found
+
     def _first_mismatch(
-        self, owner: str, expressions: Sequence[DeviceSelector], candidate: DeviceCandidate
+        self,
+        owner: str,
+        expressions: Sequence[DeviceSelector],
+        candidate: DeviceCandidate,
+        namespace: str = "",
     ) -> int | None:
         for i, selector in enumerate(expressions):
-            expression = selector.cel.expression if selector.cel else ""
+            expression = expression_of(selector)
             try:
-                if not candidate.selected_by(expression, self.selectors):
+                if not candidate.selected_by(expression, self.selectors, namespace):
                     return i
             except CompileError as failure:
                 raise AllocationError(
@@ -142,6 +162,11 @@ class Matcher:
                     f"{owner}: selector #{i}: CEL runtime error: {failure.message}"
                 ) from failure
         return None
+
+
+def expression_of(selector: DeviceSelector) -> str:
+    """Return the expression of a selector."""
+    return selector.cel.expression if selector.cel else ""
 
 
 def tolerated(taints: Sequence[Taint], tolerations: tuple[Toleration, ...]) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
 from typing import Any
@@ -52,11 +52,6 @@ class RequestAlternative:
     def selector_count(self) -> int:
         """How many selectors a device must match: those of the class and of the request."""
         return len(self.device_class.spec.selectors) + len(self.selectors)
-
-    def expressions(self) -> Iterator[str]:
-        """Return the expressions of these selectors."""
-        for selector in (*self.device_class.spec.selectors, *self.selectors):
-            yield selector.cel.expression if selector.cel else ""
 
     @property
     def short_label(self) -> str:

@@ -89,19 +89,24 @@ class DeviceCandidate:
         """The node that can use the device; ALL_NODES if nodes are not selected by name."""
         return self.node_selection[0] or ALL_NODES
 
-    def selected_by(self, expression: str, selectors: DeviceSelectors) -> bool:
-        """Evaluate a selector, with a cache; raise CompileError or EvaluationError."""
+    def selected_by(self, expression: str, selectors: DeviceSelectors, owner: str = "") -> bool:
+        """Evaluate a selector, with a cache; raise CompileError or EvaluationError.
+
+        The latest results are kept here; ``selectors`` keep those of each owner.
+        """
         result = self._results.get(expression)
         if result is None:
             if len(self._results) >= _MAX_CACHED_RESULTS:
                 self._results.clear()
-            result = self._results[expression] = self._evaluate(expression, selectors)
+            result = self._results[expression] = self._evaluate(expression, selectors, owner)
         if isinstance(result, EvaluationError):
             raise result.with_traceback(None)
         return result
 
-    def _evaluate(self, expression: str, selectors: DeviceSelectors) -> bool | EvaluationError:
-        selector = selectors.compile(expression)
+    def _evaluate(
+        self, expression: str, selectors: DeviceSelectors, owner: str
+    ) -> bool | EvaluationError:
+        selector = selectors.compile(expression, owner)
 
         def evaluate() -> bool | EvaluationError:
             if self._selectable is None:
@@ -112,7 +117,9 @@ class DeviceCandidate:
             except EvaluationError as failure:
                 return failure
 
-        return selectors.shared_results.get(selector, self.id[0], self.device, evaluate)
+        return selectors.shared_results.get(
+            selector, self.id[0], self.device, evaluate, owner=owner, identity=self
+        )
 
     def attribute(self, name: str) -> DeviceAttribute | None:
         """Return an attribute by its qualified name; the slice may omit the driver's own domain."""

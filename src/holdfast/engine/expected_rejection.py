@@ -18,6 +18,7 @@ from holdfast.engine.plugin_results import active_filters
 from holdfast.engine.profile import Profile
 from holdfast.framework.rejection import Rejection
 from holdfast.framework.world import World
+from holdfast.shared_cache import SharedCache
 
 _MAX_KNOWN = 4096
 _ROWS_OF_A_CHANGE = 8
@@ -45,10 +46,10 @@ def filters_for_post_filter(
     A wrong answer is harmless: only preparations depend on it.
     """
     nodes = world.nodes
-    known: dict[tuple[bytes, int, bool], _Fit]
-    known = world.caches.setdefault((profile, "fitting pods"), {})
+    known: SharedCache[_Fit]
+    known = world.caches.setdefault((profile, "fitting pods"), SharedCache(_MAX_KNOWN))
     key = (pod.spec_key, nodes.label_group_of(pod).id, pod.is_reserve_pod)
-    fit = known.get(key)
+    fit = known.get(key, pod.namespace)
     if fit is not None and fit.holds(world):
         return ()
     found = feasible(profile, pod, world, now)
@@ -57,9 +58,8 @@ def filters_for_post_filter(
     if found.pod_class.may_have_tiers and wants_better_tiers(profile, found):
         return active_filters(found.outcomes)
     count = found.count if _depends_on_rows_alone(found) else found.count // _ROWS_OF_A_CHANGE
-    if len(known) >= _MAX_KNOWN:
-        known.clear()
-    known[key] = _Fit(nodes.epochs.stamp, nodes.journal.seq + max(1, count))
+    fit = _Fit(nodes.epochs.stamp, nodes.journal.seq + max(1, count))
+    known.put(key, fit, pod.namespace)
     return ()
 
 

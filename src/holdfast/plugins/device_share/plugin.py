@@ -42,8 +42,11 @@ from holdfast.plugins.device_share.arguments import read_args
 from holdfast.plugins.device_share.explanation import explain_rows
 from holdfast.plugins.device_share.searches import Found, Searches, asked_by, asks_for_devices
 from holdfast.plugins.device_share.state import DeviceState, guiding_metadata
+from holdfast.shared_cache import SharedCache
 
 _FEW_ROWS = 8
+_MOST_SEARCHES = 256
+"""Requests whose results are kept."""
 
 
 class DeviceShare:
@@ -118,16 +121,17 @@ class DeviceShare:
     def _searches_for(self, pod: PodInfo, view: View) -> Callable[[frozenset[int]], Searches]:
         """Return the searches for a request in this world; pods that ask the same share them."""
         world, resources = view.world, view.nodes.resources
-        known: dict[Hashable, Searches] = world.caches.setdefault((self.name, self.args), {})
+        known: SharedCache[Searches] = world.caches.setdefault(
+            (self.name, self.args), SharedCache(_MOST_SEARCHES)
+        )
 
         @cache
         def searches_for(served: frozenset[int]) -> Searches:
             asked = asked_by(pod, resources, served)
-            found = known.get(asked)
+            found = known.get(asked, pod.namespace)
             if found is None:
-                if len(known) >= 256:
-                    known.clear()
-                found = known[asked] = Searches(world.device_share, asked, self.args)
+                found = Searches(world.device_share, asked, self.args)
+                known.put(asked, found, pod.namespace)
             return found
 
         return searches_for
