@@ -120,3 +120,10 @@ def test_the_commented_binding_for_koord_scheduler_is_valid():
     ]
     assert binding["roleRef"]["name"] == role["metadata"]["name"]
     assert binding["subjects"][0]["name"] == "koord-scheduler"
+
+
+def test_the_webhook_listens_for_other_machines_only_in_its_deployment():
+    text = (RBAC.parent / "webhook/classic-dra.yaml").read_text()
+    [deployment] = [one for one in yaml.safe_load_all(text) if one["kind"] == "Deployment"]
+    [container] = deployment["spec"]["template"]["spec"]["containers"]
+    assert container["command"] == ["holdfast", "webhook", "--host=0.0.0.0"]

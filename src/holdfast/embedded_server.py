@@ -17,8 +17,8 @@ from holdfast.settings import ServerSettings
 
 if TYPE_CHECKING:
     from holdfast.apiserver.access.credentials import Credentials
-    from holdfast.apiserver.https_server import HttpsServer
     from holdfast.apiserver.server import ApiServer
+    from holdfast.apiserver.wire.https_listener import HttpsServer
     from holdfast.store.store import Store
 
 PKI = "pki"

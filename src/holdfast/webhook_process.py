@@ -14,22 +14,46 @@ import msgspec
 from aiohttp import web
 from prometheus_client import CollectorRegistry, generate_latest
 
+from holdfast.apiserver.user import User
+from holdfast.apiserver.wire.connections import IncomingConnection
+from holdfast.apiserver.wire.http_connection import HttpConnection
+from holdfast.apiserver.wire.https_listener import HttpsServer, listen
+from holdfast.apiserver.wire.in_flight import InFlightLimits, too_many
+from holdfast.apiserver.wire.incoming_body import read_body
+from holdfast.apiserver.wire.responses import error_response
 from holdfast.certificates import KeyPair, make_authority, make_server_certificate
 from holdfast.classic_dra.admission_review import answer_review
 from holdfast.clock import Clock
-from holdfast.errors import BadConfiguration, BadRequest, Refused
+from holdfast.errors import (
+    BadConfiguration,
+    BadRequest,
+    HoldfastError,
+    NotFound,
+    Refused,
+    Unauthorized,
+)
 from holdfast.health_checks import page
 from holdfast.metric_types import CounterMetric, Histogram, MetricCollector, exponential_buckets
 from holdfast.private_files import replace_file, write_private
 from holdfast.repeated_log import Repeats
+from holdfast.settings import ServerLimits
 
-PATH = "/pods"
+PATH, PAGES = "/pods", ("healthz", "livez", "readyz")
 CERTIFICATE, KEY, AUTHORITY = "tls.crt", "tls.key", "ca.crt"
 SERVICE = "holdfast-webhook.kube-system.svc"
 RELOAD_SECONDS = 10.0
-STOP_SECONDS = 5.0
 MAX_BODY_BYTES = 8 * 1024 * 1024
 """More than an API server sends: a pod of 1.5 MiB and its old version."""
+LIMITS = ServerLimits(
+    body_seconds=10.0,
+    connections=1024,
+    unauthenticated_connections=512,
+    other_requests=200,
+    user_requests=50,
+    other_body_bytes=64 * 1024 * 1024,
+    user_body_bytes=4 * MAX_BODY_BYTES,
+)
+"""On all callers, and on each remote address; an API server waits for an answer for 5 s."""
 _LETTERS = string.ascii_lowercase + string.digits
 log = logging.getLogger(__name__)
 
@@ -43,6 +67,8 @@ class WebhookSettings:
     certificates: Path
     """Directory with ``tls.crt`` and ``tls.key``."""
     scheduler_name: str = ""
+    client_authority: Path | None = None
+    """Who signs the certificates of callers whose reviews are answered; None: any caller's are."""
 
 
 def make_certificates(directory: Path, hosts: list[str], now: float) -> None:
@@ -63,7 +89,7 @@ class WebhookProcess:
     def __init__(self, settings: WebhookSettings, clock: Clock) -> None:
         self._settings = settings
         self._clock = clock
-        self._tls = _CertificateFiles(settings.certificates)
+        self._tls = _CertificateFiles(settings.certificates, settings.client_authority)
         self._stopping = False
         self._repeats = Repeats(now=clock.monotonic)
         self._reviews = CounterMetric(
@@ -76,27 +102,24 @@ class WebhookProcess:
         )
         self._metrics = CollectorRegistry(auto_describe=False)
         self._metrics.register(MetricCollector(self._reviews, self._seconds))
-        app = web.Application(client_max_size=MAX_BODY_BYTES)
-        pages = [web.get(f"/{name}", self._page) for name in ("healthz", "livez", "readyz")]
-        app.add_routes(
-            [web.post(PATH, self._review), web.get("/metrics", self._show_metrics), *pages]
-        )
-        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=STOP_SECONDS)
+        self._in_flight = InFlightLimits(LIMITS)
+        self._server: HttpsServer | None = None
         self.url = ""
 
     async def start(self) -> None:
         """Listen; raises Refused if the port is taken, BadConfiguration for a certificate."""
-        await self._runner.setup()
         host, port = self._settings.host, self._settings.port
         try:
-            await web.TCPSite(self._runner, host, port, ssl_context=self._tls.context).start()
+            self._server = await listen(
+                self._answer, host, port, self._tls.context, LIMITS,
+                user_of=_caller, body_limit=MAX_BODY_BYTES,
+            )  # fmt: skip
         except OSError as error:
-            await self._runner.cleanup()
             raise Refused(
                 f"cannot listen on {host}:{port} ({error.strerror}): choose another port with "
                 "--port"
             ) from error
-        self.url = f"https://{host}:{self._runner.addresses[0][1]}"
+        self.url = self._server.url
 
     async def run(self, stop: asyncio.Event) -> None:
         """Serve until ``stop`` is set, then answer the reviews that have arrived."""
@@ -107,7 +130,8 @@ class WebhookProcess:
             self._stopping = True
             reloading.cancel()
             await asyncio.gather(reloading, return_exceptions=True)
-            await self._runner.cleanup()
+            if self._server is not None:
+                await self._server.close()
 
     async def _reload_certificates(self) -> None:
         while True:
@@ -119,36 +143,73 @@ class WebhookProcess:
                 line = f"{error}; the previous certificate stays in use"
                 self._repeats.log(log, logging.WARNING, line)
 
-    async def _review(self, request: web.Request) -> web.Response:
+    async def _answer(self, incoming: web.BaseRequest) -> web.StreamResponse:
+        """Answer a request; health pages and metrics are answered whatever is in flight."""
+        connection = incoming.protocol
+        assert isinstance(connection, HttpConnection)
+        with connection.handling(incoming):
+            try:
+                return await self._route(incoming, connection)
+            except HoldfastError as error:
+                refusal = error_response(error)
+                response = web.Response(
+                    status=refusal.status, headers=dict(refusal.headers), body=refusal.body
+                )
+                if not incoming.content.is_eof():
+                    response.force_close()  # the rest of the body is not read
+                return response
+
+    async def _route(
+        self, incoming: web.BaseRequest, connection: HttpConnection
+    ) -> web.StreamResponse:
+        name, reads = incoming.path.strip("/"), incoming.method in ("GET", "HEAD")
+        if incoming.path == PATH and incoming.method == "POST":
+            return await self._review(incoming, connection)
+        if name in PAGES and reads:
+            return self._page(name, verbose="verbose" in incoming.rel_url.query)
+        if name == "metrics" and reads:
+            return _text(200, generate_latest(self._metrics))
+        raise NotFound(f"there is no {incoming.method} {incoming.path}")
+
+    async def _review(
+        self, incoming: web.BaseRequest, connection: HttpConnection
+    ) -> web.StreamResponse:
         started = self._clock.monotonic()
-        body = await request.read()
+        if self._settings.client_authority is not None and not _has_certificate(incoming):
+            raise Unauthorized(
+                "a client certificate of the authority in --client-ca-file is needed"
+            )
+        if connection.over_limit:
+            raise too_many()
+        in_flight = self._in_flight.acquire(connection.user)
         try:
+            body = await read_body(incoming, in_flight, LIMITS.body_seconds, MAX_BODY_BYTES)
             result, answer = answer_review(body, _random_name, self._settings.scheduler_name)
         except BadRequest as error:
             self._reviews.add("malformed")
-            return web.Response(status=400, text=f"{error}\n")
+            line = f"a review cannot be read: {str(error)[:200]!r}"
+            self._repeats.log(log, logging.WARNING, line, same="malformed")
+            raise
+        finally:
+            in_flight.release()
         self._reviews.add(result)
         self._seconds.observe(self._clock.monotonic() - started)
         return web.Response(body=msgspec.json.encode(answer), content_type="application/json")
 
-    async def _show_metrics(self, _request: web.Request) -> web.Response:
-        body = generate_latest(self._metrics)
-        return web.Response(body=body, content_type="text/plain", charset="utf-8")
-
-    async def _page(self, request: web.Request) -> web.Response:
-        name = request.path.strip("/")
+    def _page(self, name: str, *, verbose: bool) -> web.Response:
         checks = {"ping": lambda: ""}
         if name == "readyz":
             checks["shutdown"] = lambda: "process is shutting down" if self._stopping else ""
-        status, text = page(name, checks, verbose="verbose" in request.query)
-        return web.Response(status=status, text=text)
+        status, text = page(name, checks, verbose=verbose)
+        return _text(status, text.encode())
 
 
 class _CertificateFiles:
     """The TLS settings of a certificate that may be replaced while it is used."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, client_authority: Path | None) -> None:
         self._directory = directory
+        self._client_authority = client_authority
         self._read = self._contents()
         self.context = self._load()
 
@@ -174,17 +235,45 @@ class _CertificateFiles:
             context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
             context.minimum_version = ssl.TLSVersion.TLSv1_2
             context.options |= ssl.OP_NO_RENEGOTIATION
+            self._trust_clients(context)
         try:
             context.load_cert_chain(self._directory / CERTIFICATE, self._directory / KEY)
         except (OSError, ValueError) as error:
             raise self._wrong(error) from error
         return context
 
+    def _trust_clients(self, context: ssl.SSLContext) -> None:
+        """Verify client certificates; none is asked for by a probe of a kubelet."""
+        if self._client_authority is None:
+            return
+        context.verify_mode = ssl.CERT_OPTIONAL
+        try:
+            context.load_verify_locations(self._client_authority)
+        except (OSError, ValueError) as error:
+            raise BadConfiguration(
+                f"{self._client_authority} has no certificates ({error}): give --client-ca-file a "
+                "file of PEM certificates"
+            ) from error
+
     def _wrong(self, error: Exception) -> BadConfiguration:
         return BadConfiguration(
             f"{CERTIFICATE} and {KEY} in {self._directory} cannot be used ({error}): choose "
             "another directory with --cert-dir, or write them with --make-certificates"
         )
+
+
+def _caller(_transport: asyncio.BaseTransport, connection: IncomingConnection) -> User:
+    """Return whom a connection is counted for: limits are by remote address."""
+    return User(f"address:{connection.address}")
+
+
+def _has_certificate(incoming: web.BaseRequest) -> bool:
+    transport = incoming.transport
+    return transport is not None and bool(transport.get_extra_info("peercert"))
+
+
+def _text(status: int, body: bytes) -> web.Response:
+    return web.Response(status=status, body=body, content_type="text/plain", charset="utf-8")
 
 
 def _random_name(entry: str) -> str:

@@ -25,11 +25,12 @@ from holdfast.apiserver.access.credentials import (
     write_kubeconfig,
 )
 from holdfast.apiserver.descriptor import KindDescriptor
-from holdfast.apiserver.https_server import HttpsServer, serve_https
+from holdfast.apiserver.https_server import serve_https
 from holdfast.apiserver.inprocess import InProcessTransport
 from holdfast.apiserver.kinds import BUILT_IN
 from holdfast.apiserver.server import ApiServer
 from holdfast.apiserver.user import ADMIN, User
+from holdfast.apiserver.wire.https_listener import HttpsServer
 from holdfast.client.client import Client
 from holdfast.clock import Clock, SystemClock
 from holdfast.feature_gates import FeatureGates

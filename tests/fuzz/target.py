@@ -21,10 +21,11 @@ from yarl import URL
 from fuzz.fuzzer import Probe
 from fuzz.kinds import AGGREGATED, Kind, Schemas, read_discovery
 from holdfast.apiserver.access.credentials import ensure_credentials
-from holdfast.apiserver.https_server import HttpsServer, serve_https
+from holdfast.apiserver.https_server import serve_https
 from holdfast.apiserver.inprocess import InProcessTransport
 from holdfast.apiserver.server import ApiServer
 from holdfast.apiserver.user import ADMIN
+from holdfast.apiserver.wire.https_listener import HttpsServer
 from holdfast.apiserver.wire.responses import StreamResponse
 from holdfast.client.client import Client
 from holdfast.client.transport import Request, Response, Stream, Transport

@@ -8,24 +8,20 @@ from __future__ import annotations
 import asyncio
 import logging
 import zlib
-from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 from aiohttp import web
-from aiohttp.http import HttpVersion11
-from aiohttp.web_protocol import RequestHandler, RequestPayloadError
 from yarl import URL
 
 from holdfast.apiserver.access.authentication import Authenticator
 from holdfast.apiserver.access.credentials import Credentials, server_tls_context
 from holdfast.apiserver.server import ApiServer
 from holdfast.apiserver.user import User
-from holdfast.apiserver.wire.body import BODY_LIMIT, too_large
-from holdfast.apiserver.wire.connections import Connections, IncomingConnection
+from holdfast.apiserver.wire.connections import IncomingConnection
 from holdfast.apiserver.wire.http_connection import HttpConnection
+from holdfast.apiserver.wire.https_listener import HttpsServer, listen
 from holdfast.apiserver.wire.in_flight import InFlightLimits, RequestInFlight, too_many
-from holdfast.apiserver.wire.listener import Listener, bind_sockets, max_connections
+from holdfast.apiserver.wire.incoming_body import read_body
 from holdfast.apiserver.wire.responses import (
     ServerResponse,
     StreamResponse,
@@ -34,38 +30,12 @@ from holdfast.apiserver.wire.responses import (
 )
 from holdfast.apiserver.wire.web_socket_proxy import connect_web_sockets
 from holdfast.client.transport import Request, Response
-from holdfast.errors import BadRequest, HoldfastError, TimedOut, TooManyRequests
+from holdfast.errors import BadRequest, HoldfastError, TooManyRequests
 from holdfast.settings import ServerLimits
 
 GZIP_MIN_BYTES = 128 * 1024  # smaller responses are not compressed, as upstream
 _CHUNK_BYTES = 256 * 1024  # bytes compressed or sent before other tasks run
-_SHUTDOWN_SECONDS = 5.0
-_CLOSE_SECONDS = 1.0
 _log = logging.getLogger(__name__)
-
-
-@dataclass(slots=True)
-class HttpsServer:
-    """A listening server, reachable at ``url``."""
-
-    url: str
-    connections: Connections
-    _listener: Listener
-    _server: web.Server
-
-    async def close(self) -> None:
-        """Stop listening and wait for running requests."""
-        self._listener.close()
-        await asyncio.sleep(0)  # start handling the requests that have arrived
-        self.connections.close_idle_unauthenticated()
-        self._server.pre_shutdown()
-        await self._server.shutdown(_SHUTDOWN_SECONDS)
-        try:
-            await asyncio.wait_for(self.connections.empty.wait(), _CLOSE_SECONDS)
-        except TimeoutError:
-            for connection in self.connections:
-                self.connections.close(connection)
-            await asyncio.sleep(0)
 
 
 class _Adapter:
@@ -102,7 +72,9 @@ class _Adapter:
                 return await connect_web_sockets(response, incoming)
             return await _stream(response, incoming)
 
-    def user_of(self, transport: asyncio.BaseTransport) -> User | None:
+    def user_of(
+        self, transport: asyncio.BaseTransport, _connection: IncomingConnection
+    ) -> User | None:
         """Return the user of the client certificate, or None."""
         peer = transport.get_extra_info("peercert")
         return self._authenticator.authenticate(peer, "") if peer else None
@@ -128,44 +100,8 @@ class _Adapter:
     ) -> ServerResponse:
         url = incoming.rel_url
         request = Request(incoming.method, url.path, _query(url), headers, repeated=_repeated(url))
-        return await self._server.handle(request, user, partial(self._body, incoming, in_flight))
-
-    async def _body(self, incoming: web.BaseRequest, in_flight: RequestInFlight) -> bytes:
-        """Read the body of an authorized request."""
-        if not incoming.can_read_body:
-            return b""
-        size = incoming.content_length
-        if size is not None and size > BODY_LIMIT:
-            raise too_large()
-        compressed = "content-encoding" in incoming.headers
-        in_flight.reserve_body(BODY_LIMIT if size is None or compressed else size)
-        await _continue(incoming)
-        try:
-            if incoming.content.is_eof():
-                return await incoming.read()
-            async with asyncio.timeout(self._limits.body_seconds):
-                return await incoming.read()
-        except web.HTTPRequestEntityTooLarge as error:
-            raise too_large() from error
-        except RequestPayloadError as error:
-            raise BadRequest(f"the body cannot be read: {error}") from error
-        except TimeoutError as error:
-            raise TimedOut(
-                "Timeout: request did not complete within requested timeout"
-                " - context deadline exceeded"
-            ) from error
-
-
-async def _continue(incoming: web.BaseRequest) -> None:
-    """Send 100 Continue to a client that waits for it before sending its body."""
-    expected = incoming.headers.get("expect", "")
-    if not expected or incoming.version < HttpVersion11:
-        return
-    if expected.lower() != "100-continue":
-        raise BadRequest(f'the expectation "{expected}" is not supported')
-    writer: Any = incoming.writer
-    await writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-    writer.output_size = 0  # the response has not begun
+        body = partial(read_body, incoming, in_flight, self._limits.body_seconds)
+        return await self._server.handle(request, user, body)
 
 
 def _query(url: URL) -> dict[str, str]:
@@ -278,23 +214,5 @@ async def serve_https(
     """Listen on an address (port 0: any free port) and serve until closed."""
     limits = limits or ServerLimits()
     adapter = _Adapter(server, Authenticator(credentials, (host,)), limits)
-    aiohttp_server = web.Server(adapter, request_factory=_make_request, handler_cancellation=True)
-    connections = Connections(limits, max_connections(limits))
-
-    def make_protocol(connection: IncomingConnection) -> HttpConnection:
-        return HttpConnection(aiohttp_server, connection, connections, limits, adapter.user_of)
-
     context = server_tls_context(credentials)
-    sockets = await bind_sockets(host, port)
-    listener = Listener(sockets, context, connections, limits, make_protocol)
-    url_host = f"[{host}]" if ":" in host else host
-    return HttpsServer(f"https://{url_host}:{listener.port}", connections, listener, aiohttp_server)
-
-
-def _make_request(
-    message: Any, payload: Any, protocol: RequestHandler, writer: Any, task: Any
-) -> web.BaseRequest:
-    loop = asyncio.get_running_loop()
-    return web.BaseRequest(
-        message, payload, protocol, writer, task, loop, client_max_size=BODY_LIMIT
-    )
+    return await listen(adapter, host, port, context, limits, user_of=adapter.user_of)

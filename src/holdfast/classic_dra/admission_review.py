@@ -54,7 +54,7 @@ def answer_review(
     """
     try:
         review = _decode.decode(body)
-    except (msgspec.MsgspecError, RecursionError) as error:
+    except (msgspec.MsgspecError, RecursionError, UnicodeError) as error:
         raise BadRequest(f"the body is not an {KIND}: {error}") from error
     if (review.api_version, review.kind) != (API_VERSION, KIND):
         raise BadRequest(f"{review.api_version} {review.kind} is not {API_VERSION} {KIND}")

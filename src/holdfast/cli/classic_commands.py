@@ -34,7 +34,9 @@ def convert(
 
 
 def webhook(
-    host: Annotated[str, typer.Option(metavar="ADDRESS", help="Address to listen on.")] = "0.0.0.0",
+    host: Annotated[
+        str, typer.Option(metavar="ADDRESS", help="Address to listen on.")
+    ] = "127.0.0.1",
     port: Annotated[
         int,
         typer.Option(
@@ -49,6 +51,14 @@ def webhook(
             "when they change.",
         ),
     ] = Path("/etc/holdfast-webhook"),
+    client_ca_file: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Answer only reviews of callers with a client certificate that one of these "
+            "authorities has signed; default: of any caller.",
+        ),
+    ] = None,
     make_certificates: Annotated[
         bool,
         typer.Option(
@@ -83,4 +93,4 @@ def webhook(
     if make_certificates:
         write_certificates(cert_dir, dns_name)
     else:
-        run_webhook(host, port, cert_dir, scheduler_name)
+        run_webhook(host, port, cert_dir, scheduler_name, client_ca_file)

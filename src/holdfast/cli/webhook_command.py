@@ -13,9 +13,14 @@ from holdfast.clock import SystemClock
 from holdfast.webhook_process import WebhookProcess, WebhookSettings
 
 
-def run_webhook(host: str, port: int, directory: Path, scheduler_name: str) -> None:
+def run_webhook(
+    host: str, port: int, directory: Path, scheduler_name: str, client_authority: Path | None
+) -> None:
     """Run the webhook until a stop signal."""
-    settings = WebhookSettings(host, port, directory.expanduser().absolute(), scheduler_name)
+    if client_authority is not None:
+        client_authority = client_authority.expanduser().absolute()
+    certificates = directory.expanduser().absolute()
+    settings = WebhookSettings(host, port, certificates, scheduler_name, client_authority)
     signals.run(_run(settings))
 
 

@@ -36,9 +36,9 @@ def check_size(body: bytes) -> None:
         raise too_large()
 
 
-def too_large() -> TooLarge:
-    """Build the error for a body over the limit."""
-    return TooLarge(f"Request entity too large: limit is {BODY_LIMIT}")
+def too_large(limit: int = BODY_LIMIT) -> TooLarge:
+    """Build the error for a body over a limit."""
+    return TooLarge(f"Request entity too large: limit is {limit}")
 
 
 def _is_small(text: bytes) -> bool:

@@ -12,7 +12,7 @@ from typing import Any
 from aiohttp import web
 from aiohttp.web_protocol import RequestHandler, RequestPayloadError
 
-from holdfast.apiserver.user import User
+from holdfast.apiserver.user import ANONYMOUS, User
 from holdfast.apiserver.wire.connections import Connections, IncomingConnection
 from holdfast.apiserver.wire.responses import error_response
 from holdfast.errors import BadRequest, HoldfastError
@@ -124,6 +124,11 @@ class HttpConnection(RequestHandler):
             self._unparsed = 0
             self._discarding = not request.content.is_eof()
             self._connection.since = self._loop.time()
+
+    @property
+    def user(self) -> User:
+        """The authenticated user."""
+        return self._connection.user or ANONYMOUS
 
     @property
     def over_limit(self) -> bool:
