@@ -81,7 +81,7 @@ def fit_reservation(
         short = short | (limited & (own < wanted))
         concerned = concerned | compared
         contributes = contributes | (compared & (own > 0))
-        covers = covers & ((compared ^ True) | (more >= wanted))
+        covers = covers & (more >= wanted * compared)
     applies = matchable & concerned & (contributes | short | state.required)
     inside = short ^ True
     serves = applies & by_node & inside

@@ -202,12 +202,17 @@ def reservation_score(
     if not fit.contributes:
         return 0
     restricted, total = info.policy == "Restricted", 0
+    used, inner = info.allocations.sums, info.inner
     for resource, reserved in info.reserved.items():
-        wanted = request.get(resource, 0)
-        if not restricted and wanted >= info.remaining(resource):
+        then = used.get(resource, 0) + request.get(resource, 0)
+        if info.converted:
+            then += info.converted.get(resource, 0)
+        if restricted:
+            total += percent_filled(then, reserved)
+        elif then + (inner.get(resource, 0) if inner else 0) >= reserved:
             total += 100
         else:
-            total += percent_filled(info.allocated(resource) + wanted, reserved)
+            total += 100 * then // reserved
     score = total // len(info.reserved) if total else 0
     return max(score - (not (fit.covers or restricted)), 1)
 
