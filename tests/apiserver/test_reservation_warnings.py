@@ -44,6 +44,7 @@ async def test_an_edit_without_effect_is_warned_of(api):
         {"object": {}},
         {"object": {"name": "p"}},
         {"controller": {"name": "web"}},
+        {"controller": {"uid": "anyone can write it into an owner reference"}},
     ],
 )
 async def test_owners_of_every_namespace_are_warned_of(api, owner):
@@ -59,10 +60,16 @@ async def test_owners_of_every_namespace_are_warned_of(api, owner):
     assert "matches pods of every namespace" in said
 
 
-@pytest.mark.parametrize("part", ["object", "controller"])
-@pytest.mark.parametrize("limit", [{"uid": "u"}, {"name": "n", "namespace": "a"}])
-async def test_owners_of_one_namespace_are_not_warned_of(api, part, limit):
-    raw = a_reservation("r", owners=[{part: {"name": "n", **limit}}])
+@pytest.mark.parametrize(
+    "owner",
+    [
+        {"object": {"uid": "u"}},
+        {"object": {"name": "n", "namespace": "a"}},
+        {"controller": {"uid": "u", "namespace": "a"}},
+    ],
+)
+async def test_owners_of_one_namespace_are_not_warned_of(api, owner):
+    raw = a_reservation("r", owners=[owner])
     assert await warned(api, "POST", RESERVATIONS, raw) == ""
 
 

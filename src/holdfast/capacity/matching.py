@@ -113,7 +113,7 @@ def allows_pre_allocation(
     return _agree(
         request | converted_amounts(request, device_names, ids),
         reserved,
-        [ids.id(name) for name in wishes.exact],
+        [ids.find(name) for name in wishes.exact],
     )
 
 

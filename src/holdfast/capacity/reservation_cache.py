@@ -192,8 +192,8 @@ class ReservationCache:
         )
 
     def resource_id(self, name: str) -> int:
-        """Return the id of a resource name."""
-        return self._node_table.resources.id(name)
+        """Return the id of a resource name that a pod writes; -1 if nothing has that name."""
+        return self._node_table.resources.find(name)
 
     def allocations_of(self, pod_uid: str) -> dict[int, AmountsByResource]:
         """Return what a pod allocates, by the slot of the reservation."""

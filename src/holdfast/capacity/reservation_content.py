@@ -82,7 +82,7 @@ def read_amounts(amounts: Mapping[str, str | int | float], ids: ResourceNames) -
     """Read the amounts above zero; values are capped at MOST."""
     found = {}
     for name, amount in amounts.items():
-        resource = ids.id(name)
+        resource = ids.id_requested(name)
         value = milli(amount) if resource == CPU else units(amount)
         if value > 0:
             found[resource] = min(value, MAX_AMOUNT)

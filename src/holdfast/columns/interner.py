@@ -8,6 +8,9 @@ from typing import Any, Generic, TypeVar
 T = TypeVar("T", bound=Hashable)
 
 CPU, MEMORY, EPHEMERAL, PODS = range(4)
+MOST_FROM_PODS = 256
+"""How many names of resources get an id because a pod requests them, if nothing else has them."""
+OTHER_RESOURCES = "holdfast.dev/too-many-resource-names"
 _FIRST_RESOURCES = ("cpu", "memory", "ephemeral-storage", "pods")
 
 
@@ -59,19 +62,45 @@ class Interner(Generic[T]):
 class ResourceNames(Interner[str]):
     """Resource names; CPU, MEMORY, EPHEMERAL and PODS have fixed ids.
 
+    Every id costs the node table a column, and anyone who creates pods can request resources of any
+    name. So at most ``MOST_FROM_PODS`` names that only pods have get ids of their own; all further
+    ones share that of ``OTHER_RESOURCES``, which no node has.
+
     ``spec_cache`` and ``terms_cache`` store what ``pod_info`` read of pods with equal specs.
+    ``of_classes`` are the names of device classes, which get ids whenever pods request them.
     """
 
-    __slots__ = ("spec_cache", "terms_cache")
+    __slots__ = ("_from_pods", "of_classes", "spec_cache", "terms_cache")
 
     def __init__(self) -> None:
+        self._from_pods = 0
         super().__init__(_FIRST_RESOURCES)
+        self.of_classes: frozenset[str] = frozenset()
         self.spec_cache: dict[bytes, Any] = {}
         self.terms_cache: dict[bytes, dict[str, Any]] = {}
+
+    def id(self, value: str) -> int:
+        """Return the id of a name; a new one gets the next id, whatever pods have requested."""
+        if value not in self._ids and self._from_pods >= MOST_FROM_PODS:
+            self.spec_cache.clear()  # pods that request it have had another id
+        return super().id(value)
+
+    def id_requested(self, name: str) -> int:
+        """Return the id of a name that a pod requests."""
+        found = self._ids.get(name)
+        if found is not None:
+            return found
+        if name in self.of_classes:
+            return self.id(name)
+        if self._from_pods >= MOST_FROM_PODS:
+            return super().id(OTHER_RESOURCES)
+        self._from_pods += 1
+        return super().id(name)
 
     def fork(self) -> ResourceNames:
         """Return an independent copy with the same ids."""
         copy = ResourceNames()
+        copy._from_pods, copy.of_classes = self._from_pods, self.of_classes
         copy._ids = dict(self._ids)
         copy._values = list(self._values)
         return copy

@@ -132,16 +132,22 @@ class NodeLabels:
         return column
 
     def set(self, row: int, labels: Mapping[str, str]) -> None:
-        """Replace the labels of a row."""
+        """Replace the labels of a row.
+
+        Selectors of pods may name very many keys that no node has, so columns are not iterated.
+        """
+        for key in self._labels.get(row, {}).keys() - labels.keys():
+            if (column := self._columns.get(key)) is not None:
+                column.set(row, None)
         self._labels[row] = labels
-        for key, column in self._columns.items():
-            column.set(row, labels.get(key))
+        for key, value in labels.items():
+            if (column := self._columns.get(key)) is not None:
+                column.set(row, value)
 
     def clear(self, row: int) -> None:
         """Remove all labels of a row."""
-        self._labels.pop(row, None)
-        for column in self._columns.values():
-            column.set(row, None)
+        self.set(row, {})
+        del self._labels[row]
 
     def has_all(self, keys: Sequence[str]) -> NDArray[np.bool_]:
         """Return which rows have all of the keys."""

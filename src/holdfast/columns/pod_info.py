@@ -285,12 +285,11 @@ def _compute(pod: Pod, resources: ResourceNames, spec_key: bytes) -> _SpecInfo:
     requested = pod_request(pod)
     excess = _excess(pod, requested.amounts) if len(spec_key) > _SMALL_SPEC_BYTES else ""
     # Such a pod is not scheduled; if it is bound already, unknown resources are left out.
-    number = resources.find if excess else resources.id
-    request = sorted(
-        (id_, min(amount, MAX_AMOUNT + 1))
-        for name, amount in requested.amounts.items()
-        if amount > 0 and (id_ := number(name)) >= 0
-    )
+    number = resources.find if excess else resources.id_requested
+    request: Counter[int] = Counter()
+    for name, amount in requested.amounts.items():
+        if amount > 0 and (id_ := number(name)) >= 0:
+            request[id_] += min(amount, MAX_AMOUNT + 1)
     spec_key_without_requests = _spec_key_without_requests(pod)
     terms = (
         None
@@ -298,7 +297,7 @@ def _compute(pod: Pod, resources: ResourceNames, spec_key: bytes) -> _SpecInfo:
         else resources.terms_cache.setdefault(spec_key_without_requests, {})
     )
     return _SpecInfo(
-        tuple(request), requested.nonzero_millicores, requested.nonzero_bytes, host_ports(pod),
+        tuple(sorted(request.items())), requested.nonzero_millicores, requested.nonzero_bytes, host_ports(pod),
         mounts_of(pod), spec_key, spec_key_without_requests, terms, excess,
     )  # fmt: skip
 

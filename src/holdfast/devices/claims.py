@@ -29,7 +29,11 @@ class Claims:
         self._on_change = on_change
         self._by_key: dict[str, ResourceClaim] = {}
         self._in_flight: dict[str, ResourceClaim] = {}
-        self._extended: dict[str, set[str]] = {}
+        self._extended: dict[tuple[str, str], set[str]] = {}
+        """Keys of the claims for extended resources, by namespace and uid of the pod.
+
+        Users write owner references: those to pods of other namespaces have no effect.
+        """
         self._in_pool: dict[PoolId, dict[str, ResourceClaim]] = {}
         self._deleted: OrderedDict[str, None] = OrderedDict()
         self.allocated_devices = AllocatedDevices()
@@ -60,12 +64,14 @@ class Claims:
 
     def extended_claim_of(self, pod: Pod) -> ResourceClaim | None:
         """Return the claim for the pod's extended resources of an earlier attempt, or None."""
-        keys = self._extended.get(pod.uid, ())
+        keys = self._extended.get((pod.namespace, pod.uid), ())
         return min((self._by_key[key] for key in keys), key=lambda c: c.key, default=None)
 
     def has_extended_claim(self, pod: Pod) -> bool:
         """Return whether a claim for the pod's extended resources is stored or in flight."""
-        return pod.uid in self._extended or in_flight_uid(pod.uid) in self._in_flight
+        return (pod.namespace, pod.uid) in self._extended or in_flight_uid(
+            pod.uid
+        ) in self._in_flight
 
     def upsert(self, claim: ResourceClaim) -> bool:
         """Store a claim unless a newer version is known; return whether it was stored."""
@@ -81,7 +87,7 @@ class Claims:
             self._drop(known)
         self._store(claim)
         if owner := _extended_claim_owner(claim):
-            self._extended.setdefault(owner, set()).add(key)
+            self._extended.setdefault((claim.namespace, owner), set()).add(key)
             if claim.status.allocation is not None and self._replace_in_flight(claim, owner):
                 return True
         if claim.uid not in self._in_flight:
@@ -165,9 +171,10 @@ class Claims:
             if not self._in_pool[pool]:
                 del self._in_pool[pool]
         if owner := _extended_claim_owner(known):
-            self._extended[owner].discard(known.key)
-            if not self._extended[owner]:
-                del self._extended[owner]
+            of_pod = self._extended[known.namespace, owner]
+            of_pod.discard(known.key)
+            if not of_pod:
+                del self._extended[known.namespace, owner]
         if known.uid not in self._in_flight:
             self._release(known)
 

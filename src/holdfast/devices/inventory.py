@@ -177,6 +177,7 @@ class Inventory:
 
     def _classes_changed(self) -> None:
         self.allocation_cache.clear()
+        self._nodes.resources.of_classes = self.classes.resource_names
         self._nodes.epochs.bump("classes")
 
 
@@ -212,6 +213,11 @@ class Classes:
             name = resource[len(IMPLICIT_PREFIX) :]
             return name if name in self.by_name else None
         return self._explicit.get(resource)
+
+    @property
+    def resource_names(self) -> frozenset[str]:
+        """The explicit and implicit resource names of all classes."""
+        return frozenset((*self._explicit, *(IMPLICIT_PREFIX + name for name in self.by_name)))
 
     def fork(self) -> Classes:
         """Return an independent copy."""

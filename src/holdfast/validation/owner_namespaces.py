@@ -50,6 +50,11 @@ def _owners(reservation: Reservation) -> tuple[object, object]:
 
 
 def _names_namespace(owner: ReservationOwner) -> bool:
-    """Tell whether all pods that an owner matches are in one namespace."""
-    parts = (owner.object, owner.controller)
-    return any(part is not None and (part.namespace or part.uid) for part in parts)
+    """Tell whether all pods that an owner matches are in one namespace.
+
+    The uid of a pod is its own, but users write owner references, with any uid.
+    """
+    named, made = owner.object, owner.controller
+    if named is not None and (named.namespace or named.uid):
+        return True
+    return made is not None and bool(made.namespace)
