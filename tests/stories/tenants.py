@@ -15,12 +15,12 @@ ROLE_BINDINGS = Resource(RBAC, "v1", "rolebindings", "RoleBinding", dict)
 
 
 class Tenant:
-    """A user with ``edit`` in the namespace of its own name."""
+    """A user with ``edit`` in one namespace, by default that of its own name."""
 
-    def __init__(self, cluster, name):
-        user = User(name, (AUTHENTICATED,))
-        self.name = name
-        self.client = Client(InProcessTransport(cluster.server, user), name)
+    def __init__(self, cluster, namespace, user=""):
+        known = User(user or namespace, (AUTHENTICATED,))
+        self.namespace = namespace
+        self.client = Client(InProcessTransport(cluster.server, known), known.name)
         self._cluster = cluster
 
     async def create(self, *objects):
@@ -28,7 +28,7 @@ class Tenant:
         for raw in objects:
             resource = resource_of(raw)
             if resource.namespaced:
-                raw["metadata"]["namespace"] = self.name
+                raw["metadata"]["namespace"] = self.namespace
             await self.client.create(resource, raw, raw["metadata"].get("namespace", ""))
         await self._cluster.settle()
 

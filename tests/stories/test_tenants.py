@@ -1,11 +1,14 @@
 """What a user with ``edit`` in one namespace tries against another one, through the API."""
 
 import json
+from pathlib import Path
 
 import pytest
+import yaml
 
 from holdfast.api.scheme import PODS
 from holdfast.columns.interner import MOST_FROM_PODS, OTHER_RESOURCES
+from holdfast.errors import Forbidden
 from holdfast.testing import (
     a_claim,
     a_deployment,
@@ -15,10 +18,11 @@ from holdfast.testing import (
     a_reservation,
     a_slice,
 )
-from stories.tenants import two_tenants
+from stories.tenants import ROLE_BINDINGS, Tenant, two_tenants
 
 GPU = "example.com/gpu"
 IMPLICIT = "deviceclass.resource.kubernetes.io/late"
+EXAMPLES = Path(__file__).parents[2] / "examples" / "74-tenants"
 LIMIT = "scheduling.holdfast.dev/owner-namespaces"
 
 
@@ -29,7 +33,7 @@ async def tenants(tmp_path):
 
 
 async def test_a_claim_of_another_namespace_is_none_of_a_pods_extended_resources(tenants):
-    """The claim names the victim's pod as its owner, so that the pod would wait for its deletion."""
+    """The claim names the victim's pod as its owner; the pod would wait for its deletion."""
     cluster, victim, hostile = tenants
     await cluster.create(a_device_class("gpu", extended_resource_name=GPU), a_node("n"))
     await cluster.create(a_slice("n-gpu", node="n", devices=2))
@@ -99,3 +103,61 @@ async def test_pods_of_any_number_of_resources_cost_the_scheduler_few_columns(te
         pod = name.rpartition("/")[2]
         await victim.create(asking_for(pod, [name]))
         assert await cluster.node_of(pod, "a") == ("m" if pod == "fpga" else "n")
+
+
+@pytest.fixture
+async def recipe(tmp_path):
+    """The cluster of the recipe: jane has the namespace team-a of the example."""
+    async with two_tenants(tmp_path / "store") as (cluster, _, _):
+        await cluster.create(a_node("n", cpu="8"), a_device_class("gpu.example.com"))
+        for raw in yaml.safe_load_all((EXAMPLES / "tenant.yaml").read_text()):
+            if raw["kind"] == "RoleBinding":
+                await cluster.client.create(ROLE_BINDINGS, raw, "team-a")
+            else:
+                await cluster.create(raw)
+        await cluster.create(yaml.safe_load((EXAMPLES / "reservation.yaml").read_text()))
+        await cluster.advance(2)  # the quotas are counted
+        yield cluster, Tenant(cluster, "team-a", user="jane")
+
+
+FOREIGN = {"labelSelector": {}, "namespaceSelector": {}, "topologyKey": "kubernetes.io/hostname"}
+ANTI_AFFINITY = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [FOREIGN]}}
+SMALL = {"cpu": "1m", "memory": "1Mi"}
+
+
+def gpus(**amounts):
+    named = {f"{'nvidia.com' if n == 'gpu' else 'koordinator.sh'}/{n.replace('_', '-')}": str(a)
+             for n, a in amounts.items()}  # fmt: skip
+    return {"requests": SMALL | named, "limits": named}
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"requests": {"cpu": "17", "memory": "1Mi"}},
+        {"requests": SMALL, "priority_class_name": "system-node-critical"},
+        {"requests": SMALL, "affinity": ANTI_AFFINITY},
+        gpus(gpu=3),
+        gpus(gpu_core=201, gpu_memory_ratio=100),
+        gpus(gpu_core=1, gpu_memory="1"),
+        {
+            "requests": SMALL | {"koordinator.sh/gpu": "300"},
+            "limits": {"koordinator.sh/gpu": "300"},
+        },
+    ],
+)
+async def test_the_quotas_of_the_recipe_hold(recipe, spec):
+    _, jane = recipe
+    with pytest.raises(Forbidden, match="exceeded quota"):
+        await jane.create(a_pod("p", **spec))
+
+
+async def test_the_recipe_leaves_a_tenant_its_own_room(recipe):
+    cluster, jane = recipe
+    await jane.create(a_claim("two", device_class="gpu.example.com", count=2))
+    with pytest.raises(Forbidden, match="exceeded quota"):
+        await jane.create(a_claim("third", device_class="gpu.example.com"))
+    for namespace in ("a", "team-a"):
+        raw = a_pod("p", namespace=namespace, labels={"app": "web"}, cpu="4", memory="1Mi")
+        await cluster.create(raw)
+    assert (await cluster.node_of("p", "a"), await cluster.node_of("p", "team-a")) == ("", "n")

@@ -297,8 +297,8 @@ def _compute(pod: Pod, resources: ResourceNames, spec_key: bytes) -> _SpecInfo:
         else resources.terms_cache.setdefault(spec_key_without_requests, {})
     )
     return _SpecInfo(
-        tuple(sorted(request.items())), requested.nonzero_millicores, requested.nonzero_bytes, host_ports(pod),
-        mounts_of(pod), spec_key, spec_key_without_requests, terms, excess,
+        tuple(sorted(request.items())), requested.nonzero_millicores, requested.nonzero_bytes,
+        host_ports(pod), mounts_of(pod), spec_key, spec_key_without_requests, terms, excess,
     )  # fmt: skip
 
 
