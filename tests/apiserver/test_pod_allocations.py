@@ -281,3 +281,13 @@ async def test_annotations_of_a_wrong_type_are_no_server_error(tenant, notes):
     for node in ({}, {"nodeName": "n1"}):
         made = await tenant.call("POST", PODS, annotated("a", notes, **node), headers=TENANT)
         assert 400 <= made.status < 500
+
+
+@pytest.mark.parametrize("notes", [7, [], "x", None])
+async def test_a_binding_with_annotations_of_a_wrong_type_is_no_server_error(tenant, notes):
+    key = ALLOCATION_ANNOTATIONS[0]
+    await tenant.call("POST", PODS, annotated("a", {key: "{}"}), headers=TENANT)
+    answer = await tenant.call("POST", f"{PODS}/a/binding", binding("a", "n1", annotations=notes))
+    assert answer.status == (201 if notes is None else 400)
+    if notes is None:
+        assert "annotations" not in (await read(tenant))["metadata"]

@@ -13,6 +13,7 @@ from typing import Any, Protocol, TypeVar
 
 import msgspec
 
+from holdfast.api.allocation_keys import ALLOCATION_ANNOTATIONS
 from holdfast.api.decode import decode_object
 from holdfast.api.scheme import PODS
 from holdfast.client.backoff import retry
@@ -285,8 +286,12 @@ class AnnotationWriter:
         yield self._write(placement, placement.annotations)
 
     def undo_pre_bind(self, _state: None, placement: Placement) -> ApiCalls:
-        """Write the previous values of these annotations."""
-        before = placement.pod.pod.metadata.annotations
+        """Write the previous values of these annotations; the pod has no allocation any more."""
+        before = {
+            key: text
+            for key, text in placement.pod.pod.metadata.annotations.items()
+            if key not in ALLOCATION_ANNOTATIONS
+        }
         yield self._write(placement, {key: before.get(key) for key in placement.annotations})
 
     @staticmethod

@@ -8,6 +8,8 @@ the pod was created with.
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from holdfast.api.allocation_keys import (
     ALLOCATION_ANNOTATIONS,
     FOREIGN_ALLOCATIONS,
@@ -43,10 +45,12 @@ def check_binding(op: Operation, binding: JsonMapping) -> None:
         _require_right(op, op.request_info.name, keys)
 
 
-def without_foreign_keys(pod: JsonObject, written: JsonMapping) -> JsonObject:
-    """Return the annotations of a pod to be bound, without foreign keys that are not written."""
-    dropped = {FOREIGN_ALLOCATIONS, *foreign_keys(pod)} - written.keys()
-    return {key: text for key, text in _annotations(pod).items() if key not in dropped}
+def drop_foreign_keys(metadata: JsonObject, kept: Collection[str]) -> None:
+    """Remove the foreign keys, and the mark, from the metadata of a pod that is being bound."""
+    dropped = {FOREIGN_ALLOCATIONS, *foreign_keys({"metadata": metadata})} - set(kept)
+    _set_annotations(
+        metadata, {k: text for k, text in metadata["annotations"].items() if k not in dropped}
+    )
 
 
 def foreign_keys(pod: JsonMapping) -> list[str]:
@@ -62,10 +66,18 @@ def _require_right(op: Operation, name: str, keys: list[str]) -> None:
 
 def _mark(pod: JsonObject, keys: list[str]) -> None:
     """Set the mark, whatever the client sent."""
+    annotations = _annotations(pod)
     if keys:
-        pod["metadata"].setdefault("annotations", {})[FOREIGN_ALLOCATIONS] = ",".join(keys)
-    elif FOREIGN_ALLOCATIONS in (annotations := _annotations(pod)):
-        del annotations[FOREIGN_ALLOCATIONS]
+        annotations[FOREIGN_ALLOCATIONS] = ",".join(keys)
+    elif annotations.pop(FOREIGN_ALLOCATIONS, None) is None:
+        return
+    _set_annotations(pod["metadata"], annotations)
+
+
+def _set_annotations(metadata: JsonObject, annotations: JsonObject) -> None:
+    metadata.pop("annotations", None)
+    if annotations:
+        metadata["annotations"] = annotations
 
 
 def _recorded(obj: JsonMapping) -> JsonObject:

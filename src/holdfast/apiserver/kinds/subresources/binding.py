@@ -8,8 +8,8 @@ from holdfast.api import field_errors
 from holdfast.api.decode import JsonObject
 from holdfast.apiserver.kinds.admission.pod_allocations import (
     check_binding,
+    drop_foreign_keys,
     foreign_keys,
-    without_foreign_keys,
 )
 from holdfast.apiserver.kinds.admission.reserved_room import check_binding_labels
 from holdfast.apiserver.operation import Operation
@@ -116,7 +116,7 @@ def bound_pod(pod: JsonObject, node: str, meta: JsonObject, now: float) -> JsonO
     """
     metadata = dict(pod["metadata"])
     if foreign_keys(pod):
-        metadata["annotations"] = without_foreign_keys(pod, meta.get("annotations") or {})
+        drop_foreign_keys(metadata, kept=meta.get("annotations") or {})
     for part in ("annotations", "labels"):
         if added := meta.get(part):
             metadata[part] = (metadata.get(part) or {}) | added
