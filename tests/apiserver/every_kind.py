@@ -49,7 +49,8 @@ _SLICE = {"driver": "gpu.example.com", "nodeName": "n1",
 _ATTACHED = {"attacher": "csi.example.com", "nodeName": "n1",
              "source": {"persistentVolumeName": "sample"}}  # fmt: skip
 _REQUESTS = {"resources": {"requests": {"cpu": "1"}}}
-_OWNER = {"owners": [{"labelSelector": _SELECTOR}], "ttl": "1h", "template": {"spec": {
+_IN_DEFAULT = {"object": {"namespace": "default"}, "labelSelector": _SELECTOR}
+_OWNER = {"owners": [_IN_DEFAULT], "ttl": "1h", "template": {"spec": {
     "containers": [{"name": "c", "image": "nginx", **_REQUESTS}]}}}  # fmt: skip
 _REQUEST = {"request": _certificate_request(), "signerName": "example.com/signer",
             "usages": ["digital signature"]}  # fmt: skip

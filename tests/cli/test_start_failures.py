@@ -72,6 +72,20 @@ def test_up_in_the_background_that_is_killed_at_once(start, tmp_path):
     assert "the cluster did not start:\nno output (killed by SIGKILL); its log is " in out
 
 
+def test_a_configuration_without_a_profile_for_ordinary_pods_is_named(holdfast, tmp_path):
+    """As Koordinator's guide to pre-allocation shows it: its pods have no schedulerName."""
+    config = tmp_path / "config.yaml"
+    config.write_text(
+        "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
+        "profiles: [{schedulerName: koord-scheduler}]\n"
+    )
+    flags = ("--data-dir", tmp_path / "data", "--single-process", "--host", "nowhere.invalid")
+    done = holdfast("up", *flags, "--config", config)
+    assert f"warning: {config} has no profile default-scheduler: pods without" in done.err
+    assert "(its profiles: koord-scheduler)" in done.err
+    assert "no profile" not in holdfast("up", *flags).err
+
+
 @pytest.mark.parametrize(
     "command", [("up",), ("up", "--single-process"), ("up", "--detach"), ("apiserver",)]
 )

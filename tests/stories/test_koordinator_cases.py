@@ -11,12 +11,11 @@ import pytest
 from holdfast.api import koordinator_names as names
 from holdfast.api.scheme import PODS
 from holdfast.numa.cpu_set import parse_cpu_list
-from holdfast.testing import a_node, a_pod, a_priority_class, a_reservation
+from holdfast.testing import a_node, a_pod, a_reservation
 from holdfast.testing.numa_builders import a_topology
 from reservations.objects import allocated_from, create_each, held, is_pending, node, owner, status
 
 SPREAD = json.dumps({"preferredCPUBindPolicy": "SpreadByPCPUs"})
-PROD = a_priority_class("koord-prod", 9500)
 KOORD = {"scheduler_name": "koord-scheduler"}
 WEB = {"app": "web"}
 UNALIGNED = "Unaligned NUMA Hint"
@@ -55,7 +54,7 @@ async def cpus_of(cluster, pod):
 @pytest.fixture
 async def bound(cluster):
     """A node with 16 CPUs on two NUMA nodes."""
-    await create_each(cluster, PROD, a_topology("n"), a_node("n", cpu="16", memory="32Gi"))
+    await create_each(cluster, a_topology("n"), a_node("n", cpu="16", memory="32Gi"))
     return cluster
 
 
@@ -112,7 +111,7 @@ async def aligned(cluster, request):
     """A node with two NUMA nodes, and the policy of its label."""
     labels = {names.NUMA_TOPOLOGY_POLICY: request.param} if request.param else {}
     machine = a_node("n", cpu="16", memory="32Gi", labels=labels)
-    await create_each(cluster, PROD, a_topology("n"), machine)
+    await create_each(cluster, a_topology("n"), machine)
     return cluster
 
 

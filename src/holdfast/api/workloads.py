@@ -146,6 +146,10 @@ SYSTEM_PRIORITIES = {
     "system-node-critical": 2_000_001_000,
 }
 """The priority classes of every cluster, with their values."""
+KOORDINATOR_PRIORITIES = {
+    "koord-prod": 9999, "koord-mid": 7999, "koord-batch": 5999, "koord-free": 3999,
+}  # fmt: skip
+"""Koordinator's priority classes: the highest value of the range of each."""
 
 
 class PodDisruptionBudgetSpec(Struct, frozen=True):

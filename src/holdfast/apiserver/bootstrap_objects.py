@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import msgspec
 
 from holdfast.api.decode import JsonObject
-from holdfast.api.workloads import SYSTEM_PRIORITIES
+from holdfast.api.workloads import KOORDINATOR_PRIORITIES, SYSTEM_PRIORITIES
 from holdfast.apiserver.access.bootstrap_roles import BINDINGS, ROLES
 from holdfast.apiserver.kinds.core_k8s_io import CRD_NAMES
 from holdfast.apiserver.schema.structural import shipped_crds
@@ -54,6 +54,10 @@ def _objects() -> Iterator[tuple[str, dict[str, Any]]]:
         yield "/api/v1/namespaces", {"metadata": {"name": name}}
     for name, value in SYSTEM_PRIORITIES.items():
         obj = {"metadata": {"name": name}, "value": value, "description": _CRITICAL[name]}
+        yield "/apis/scheduling.k8s.io/v1/priorityclasses", obj
+    for name, value in KOORDINATOR_PRIORITIES.items():
+        text = f"Koordinator's priority class {name} (docs/coming-from-koordinator.md)."
+        obj = {"metadata": {"name": name}, "value": value, "description": text}
         yield "/apis/scheduling.k8s.io/v1/priorityclasses", obj
     for role in ROLES:
         yield _ROLES, role

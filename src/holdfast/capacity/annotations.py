@@ -68,6 +68,17 @@ def affinity_of(pod: Pod) -> ReservationAffinity | None:
     return found
 
 
+def selects(affinity: ReservationAffinity, labels: Mapping[str, str], name: str) -> bool:
+    """Return whether an affinity selects a reservation; ``labels`` are its own over its node's."""
+    if any(labels.get(k) != v for k, v in affinity.reservation_selector.items()):
+        return False
+    required = affinity.required_during_scheduling_ignored_during_execution
+    if required is None:
+        return True
+    terms = required.reservation_selector_terms
+    return any(compile_term(term).matches(labels, name) for term in terms)
+
+
 def exact_match_of(pod: Pod) -> tuple[str, ...]:
     """Return the resources that pod and reservation must have in equal amounts."""
     text = pod.metadata.annotations.get(names.EXACT_MATCH, "")

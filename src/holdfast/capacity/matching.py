@@ -12,10 +12,14 @@ from numpy.typing import NDArray
 
 from holdfast.api import reservation_names as names
 from holdfast.api.node import Taint
-from holdfast.api.node_selection import compile_term
 from holdfast.api.reservation import Reservation
 from holdfast.api.tolerations import find_untolerated, tolerated
-from holdfast.capacity.annotations import ReservationAffinity, affinity_of, exact_match_of
+from holdfast.capacity.annotations import (
+    ReservationAffinity,
+    affinity_of,
+    exact_match_of,
+    selects,
+)
 from holdfast.capacity.gpu_names import NO_NAMES, converted_amounts, reserved_device_names
 from holdfast.capacity.operating_pods import owners_mistake
 from holdfast.capacity.owners import OwnerGroup
@@ -106,7 +110,7 @@ def allows_pre_allocation(
         own = (*affinity.tolerations, *pod_info.pod.spec.tolerations)
         if find_untolerated(reservation.spec.taints, own) is not None:
             return False
-        if not _selects(affinity, {**node_labels, **reservation.metadata.labels}, reservation.name):
+        if not selects(affinity, {**node_labels, **reservation.metadata.labels}, reservation.name):
             return False
     device_names = reserved_device_names(reserved, ids) if wishes.exact else NO_NAMES
     request = dict(pod_info.request)
@@ -134,19 +138,9 @@ def _find_refusal(
     taint = find_untolerated(reservation.spec.taints, (*own, *pod_info.pod.spec.tolerations))
     if taint is not None:
         return Refusal(RefusalReason.TAINT, taint)
-    if affinity is None or _selects(affinity, reservations.labels_of(info), reservation.name):
+    if affinity is None or selects(affinity, reservations.labels_of(info), reservation.name):
         return None
     return Refusal(RefusalReason.AFFINITY)
-
-
-def _selects(affinity: ReservationAffinity, labels: Mapping[str, str], name: str) -> bool:
-    if any(labels.get(k) != v for k, v in affinity.reservation_selector.items()):
-        return False
-    required = affinity.required_during_scheduling_ignored_during_execution
-    if required is None:
-        return True
-    terms = required.reservation_selector_terms
-    return any(compile_term(term).matches(labels, name) for term in terms)
 
 
 def _exactly(

@@ -26,6 +26,8 @@ from holdfast.settings import ClusterSettings, NodeSettings
 if TYPE_CHECKING:
     from holdfast.descheduler_process import DeschedulerConfiguration
 
+DEFAULT_PROFILE = "default-scheduler"
+"""The schedulerName of pods that name none; no other scheduler runs in the embedded cluster."""
 T = TypeVar("T")
 log = logging.getLogger(__name__)
 
@@ -33,7 +35,15 @@ log = logging.getLogger(__name__)
 def run_cluster(settings: ClusterSettings) -> None:
     """Run the cluster; raise HoldfastError if it ends without a stop signal."""
     warn_if_not_loopback(settings.server.host)
-    signals.run(_run(settings, load_configuration(settings.scheduler.config)))
+    configuration = load_configuration(settings.scheduler.config)
+    if DEFAULT_PROFILE not in configuration.profiles:
+        profiles = ", ".join(configuration.profiles)
+        print(
+            f"warning: {settings.scheduler.config} has no profile {DEFAULT_PROFILE}: pods without "
+            f"spec.schedulerName stay Pending (its profiles: {profiles})",
+            file=sys.stderr, flush=True,
+        )  # fmt: skip
+    signals.run(_run(settings, configuration))
 
 
 async def _run(settings: ClusterSettings, configuration: Configuration) -> None:

@@ -17,6 +17,7 @@ from holdfast.api.meta import Object
 from holdfast.api.node import Node
 from holdfast.api.pod import Pod
 from holdfast.api.requests import request_nanos
+from holdfast.api.reservation import Reservation
 from holdfast.api.reservation_names import ALLOCATED
 from holdfast.capacity.operating_pods import operating_reservation
 from holdfast.capacity.reservation_info import holds_the_same
@@ -34,7 +35,8 @@ log = logging.getLogger(__name__)
 class EventHandlers:
     """Keeps the world and the scheduling queue in step with the API server.
 
-    ``is_responsible_for`` tells whether a scheduler name is that of one of our profiles.
+    ``is_responsible_for`` tells whether a scheduler name is that of one of our profiles;
+    ``on_unclaimed`` is called with new pods and reservations of other names, and the time.
     """
 
     def __init__(
@@ -44,12 +46,15 @@ class EventHandlers:
         is_responsible_for: Callable[[str], bool],
         now: Callable[[], float],
         durations: DurationRecorder = NO_DURATIONS,
+        *,
+        on_unclaimed: Callable[[Pod | Reservation, float], None] = lambda _obj, _now: None,
     ) -> None:
         self.world = world
         self.queue = queue
         self.is_responsible_for = is_responsible_for
         self.now = now
         self._durations = durations
+        self.on_unclaimed = on_unclaimed
 
     def on_pod(self, _kind: str, old: Pod | None, new: Pod | None) -> None:
         """Handle a pod that was added, updated or deleted; a finished pod counts as deleted."""
@@ -67,6 +72,8 @@ class EventHandlers:
             self._on_assigned_pod(old, new)
         elif self.is_responsible_for(new.spec.scheduler_name or "default-scheduler"):
             self._on_unassigned_pod(old, new)
+        elif old is None:
+            self.on_unclaimed(new, self.now())
 
     def on_node(self, _kind: str, old: Node | None, new: Node | None) -> None:
         """Handle a node that was added, updated or deleted."""

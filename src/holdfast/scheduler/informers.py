@@ -9,6 +9,7 @@ from typing import Any
 from holdfast.api import scheme
 from holdfast.api.classic import ClassicResources, classic_resources
 from holdfast.api.object_interner import ObjectInterner
+from holdfast.api.pod import Pod
 from holdfast.api.reservation import Reservation
 from holdfast.api.resource import Resource
 from holdfast.client.backoff import retry
@@ -118,6 +119,12 @@ class SchedulerInformers:
         if self._reservations is None:
             return ()
         return self._reservations.cache.values()
+
+    def newest(self, obj: Pod | Reservation) -> Pod | Reservation | None:
+        """Return the newest version of a pod or reservation, None if it is gone."""
+        if isinstance(obj, Pod):
+            return self.informer_set.get(scheme.PODS).cache.get(obj.key)
+        return self._reservations.cache.get(obj.key) if self._reservations else None
 
     async def start(self) -> None:
         """Start the informers one after the other, each after the one before has synced."""

@@ -46,6 +46,8 @@ class ReservationEventHandlers:
             self._refused.pop(removed.uid, None)
             self._resize(removed, removed=True)
         if new is not None:
+            if old is None and not self._handlers.is_responsible_for(new.scheduler_name):
+                self._handlers.on_unclaimed(new, self._handlers.now())
             self._store(new)
             self._queue(None if removed is not None else old, new)
         self._notify(old, new)

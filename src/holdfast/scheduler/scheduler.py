@@ -46,6 +46,7 @@ from holdfast.scheduler.resizing import Resizer
 from holdfast.scheduler.result_handler import ResultHandler
 from holdfast.scheduler.scheduling_queue import SchedulingQueue
 from holdfast.scheduler.status_reporter import StatusReporter
+from holdfast.scheduler.unclaimed_objects import UnclaimedObjects
 
 log = logging.getLogger(__name__)
 
@@ -120,12 +121,18 @@ class Scheduler:
         )
         self.recorder = EventRecorder(client, clock)
         self._reporter = reporter = StatusReporter(client, self.recorder, clock)
+        self._unclaimed = UnclaimedObjects(
+            self.profiles,
+            lambda obj: self.informers.newest(obj),  # noqa: PLW0108 - they are made below
+            reporter.warn_of_object,
+        )
         self._event_handlers = EventHandlers(
             self.world,
             self.queue,
             self.profiles.__contains__,
             clock.monotonic,
             DurationRecorder(clock.monotonic, metrics.event_seconds.observe),
+            on_unclaimed=self._unclaimed.add,
         )
         self._background_tasks = background_tasks = BackgroundTasks()
         self._preparations = Preparations(
@@ -285,6 +292,7 @@ class Scheduler:
                 wait = min(wait, max(retry - self._clock.now(), SHORTEST_WAIT_SECONDS))
             await self._clock.sleep(wait)
             self.queue.flush(self._clock.monotonic(), self._clock.now())
+            self._unclaimed.flush(self._clock.monotonic())
             self._resizer.retry()
 
     def schedule_one(self, queued: QueuedPodInfo) -> None:

@@ -14,7 +14,7 @@ import msgspec
 
 from holdfast.api import reservation_status
 from holdfast.api.group_scheduling import NOT_IMPLEMENTED, ignored_group_requests
-from holdfast.api.meta import Condition, version_guard
+from holdfast.api.meta import Condition, Object, version_guard
 from holdfast.api.scheme import PODS
 from holdfast.api.timestamps import rfc3339
 from holdfast.client.backoff import Retries
@@ -105,6 +105,12 @@ class StatusReporter:
         """Record an event if a pod asks for a gang or an elastic quota, which have no effect."""
         if sentences := list(ignored_group_requests(pod_info.pod)):
             self.warn(pod_info, NOT_IMPLEMENTED, "; ".join(sentences))
+
+    def warn_of_object(self, regarding: Object, reason: str, message: str) -> None:
+        """Record a warning about an object that is not scheduled here."""
+        self._recorder.record(
+            regarding, "Warning", reason, truncated_note(message), action="Scheduling"
+        )
 
     def note(self, pod_info: PodInfo, reason: str, message: str) -> None:
         """Record a normal event of a plugin."""

@@ -12,6 +12,8 @@ from holdfast.validation.owner_namespaces import owner_warnings
 
 _MOST = 2**31
 _AT = "spec.template.spec"
+_NOT_OF_PODS = {"Deployment": "ReplicaSet", "CronJob": "Job"}
+"""What is the controller of their pods, by kind."""
 
 
 def find_warnings(new: Reservation, old: Reservation | None = None) -> Iterator[str]:
@@ -20,6 +22,7 @@ def find_warnings(new: Reservation, old: Reservation | None = None) -> Iterator[
     yield from _policy(new, old)
     yield from _emptiness(new, old)
     yield from owner_warnings(new, old)
+    yield from _controllers(new, old)
     if old is not None and old.status.node_name and new.status.node_name:
         yield from _moves(new, old)
 
@@ -49,6 +52,19 @@ def _policy(new: Reservation, old: Reservation | None) -> Iterator[str]:
             f"{_AT}.priorityClassName: has no effect: a reservation has the highest priority "
             f"unless {_AT}.priority or the label {PRIORITY} sets it"
         )
+
+
+def _controllers(new: Reservation, old: Reservation | None) -> Iterator[str]:
+    """Warn about controllers that never are that of a pod."""
+    if old is not None and old.spec.owners == new.spec.owners:
+        return
+    for i, owner in enumerate(new.spec.owners):
+        between = _NOT_OF_PODS.get(owner.controller.kind) if owner.controller else None
+        if owner.controller is not None and between is not None:
+            yield (
+                f"spec.owners[{i}].controller.kind: matches no pod: the controller of a "
+                f"{owner.controller.kind}'s pods is its {between}; use labelSelector"
+            )
 
 
 def _emptiness(new: Reservation, old: Reservation | None) -> Iterator[str]:

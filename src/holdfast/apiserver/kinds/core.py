@@ -29,6 +29,7 @@ from holdfast.apiserver.kinds.namespaces import (
     mark_terminating,
 )
 from holdfast.apiserver.kinds.printers import cluster, network, pods, storage, workloads
+from holdfast.apiserver.kinds.reservation_references import warn_of_affinity
 from holdfast.apiserver.kinds.subresources.binding import bind, bind_from_collection
 from holdfast.apiserver.kinds.subresources.containers import (
     attach,
@@ -248,6 +249,7 @@ KINDS = (
             POD_ALLOCATIONS,
             reserved_room.POD,
             POD_WARNINGS,
+            AdmissionPlugin(validate=warn_of_affinity),
         ),
         subresources=_POD_SUBRESOURCES,
         printer=pods.POD,

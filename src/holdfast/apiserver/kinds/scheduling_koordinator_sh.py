@@ -13,6 +13,7 @@ from holdfast.api.reservation import Reservation
 from holdfast.apiserver.descriptor import AdmissionPlugin, KindDescriptor
 from holdfast.apiserver.kinds.admission.migration_jobs import MIGRATION_JOB
 from holdfast.apiserver.kinds.koordinator_checks import DEVICE_WARNINGS, JOB_WARNINGS
+from holdfast.apiserver.kinds.reservation_references import reference_warnings
 from holdfast.apiserver.operation import Operation
 from holdfast.apiserver.schema import field_validation
 from holdfast.errors import BadRequest, Cause
@@ -53,8 +54,12 @@ def check_content(reservation: JsonObject) -> Iterable[Cause]:
 
 def warn_of_reservation(op: Operation, new: JsonObject, old: JsonObject | None) -> None:
     """Warn the client of parts of a Reservation that have no effect."""
-    if old is None or not op.request_info.subresource:
-        op.warnings.extend(reservation_warnings(new, old))
+    if old is not None and op.request_info.subresource:
+        return
+    op.warnings.extend(reservation_warnings(new, old))
+    if (reservation := _read(new)) is not None:
+        before = None if old is None else _read(old)
+        op.warnings.extend(reference_warnings(op, reservation, before))
 
 
 def reservation_warnings(new: JsonObject, old: JsonObject | None = None) -> list[str]:
