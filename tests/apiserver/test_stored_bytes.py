@@ -49,6 +49,9 @@ async def write_all(directory):
             sample = with_label(kind.sample)
             if kind.group == GADGETS["spec"]["group"]:  # two versions of one stored kind
                 sample = renamed(sample, f"sample-{kind.version}")
+            if kind.plural == "reservations":  # its owners named no namespace then
+                selector = {"labelSelector": sample["spec"]["owners"][0]["labelSelector"]}
+                sample = {**sample, "spec": {**sample["spec"], "owners": [selector]}}
             await api.create(kind.path(), sample)
 
 

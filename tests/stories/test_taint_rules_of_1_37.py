@@ -4,7 +4,7 @@ import pytest
 
 from holdfast.api.scheme import TAINT_RULE_VERSIONS
 from holdfast.cli.connection import list_all
-from holdfast.cli.scheduler_configuration import feature_gates_of_cluster
+from holdfast.cli.scheduler_configuration import SchedulerSetup
 from holdfast.cli.snapshot import built_in_profiles, snapshot_from_objects
 from holdfast.client.client import Client
 from holdfast.client.server_release import read_server_release, release_in
@@ -87,7 +87,7 @@ async def test_the_gate_still_turns_rules_of_1_37_off(newer):
 async def test_why_follows_the_rules_of_the_cluster_it_asks(newer):
     await newer.create(a_taint_rule("broken", driver="gpu.example.com"), *user("p"))
     client = Client(Kubernetes137(newer.client.transport))
-    gates = await feature_gates_of_cluster(client, "https://elsewhere", None)
+    gates = await SchedulerSetup(client, "https://elsewhere").read_gates("")
     objects = await list_all(client)
     answer = snapshot_from_objects(objects, "default/p", gates).explain(built_in_profiles(), 0.0)
     assert not answer["schedulable"]
