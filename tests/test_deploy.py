@@ -7,9 +7,11 @@ import pytest
 import yaml
 
 from holdfast.api.allocation_keys import ALLOCATION_KEYS
+from holdfast.api.classic_names import KEP_GROUP, OWN_GROUP
 from holdfast.api.resource import Resource
 from holdfast.api.scheduling_rights import GROUP
 from holdfast.api.scheme import EVENTS, NODES, PODS, SERVICES
+from holdfast.apiserver.access.bootstrap_roles import ROLES
 from holdfast.apiserver.inprocess import InProcessTransport
 from holdfast.apiserver.kinds.admission.pod_allocations import REFUSAL, WARNING
 from holdfast.apiserver.user import User
@@ -27,6 +29,8 @@ import generate_policies
 ACCOUNTS = {"holdfast-scheduler", "holdfast-controllers", "holdfast-descheduler"}
 OF_DRIVERS = {f"holdfast-classic-driver{part}" for part in ("", "-lease", "-node")}
 """Roles for the service accounts of drivers."""
+VIEWER = "holdfast-classic-class-viewer"
+OF_USERS = {"holdfast-classic-claims-edit", "holdfast-classic-claims-view", VIEWER}
 
 
 def named(*kinds):
@@ -40,14 +44,42 @@ def test_no_right_has_a_wildcard():
 
 def test_bindings_name_roles_and_accounts_that_exist():
     assert named("ServiceAccount") == ACCOUNTS
-    bindings = [obj for obj in objects() if obj["kind"].endswith("Binding")]
-    for binding in bindings:
+    bindings = {
+        obj["metadata"]["name"]: obj for obj in objects() if obj["kind"].endswith("Binding")
+    }
+    assert bindings.pop(VIEWER)["roleRef"]["name"] == VIEWER
+    for binding in bindings.values():
         assert binding["roleRef"]["name"] in named(binding["roleRef"]["kind"])
         assert {subject["name"] for subject in binding["subjects"]} <= ACCOUNTS
-    bound = {subject["name"] for binding in bindings for subject in binding["subjects"]}
+    bound = {subject["name"] for binding in bindings.values() for subject in binding["subjects"]}
     assert bound == ACCOUNTS
-    assert named("ClusterRole") == ACCOUNTS | OF_DRIVERS
+    assert named("ClusterRole") == ACCOUNTS | OF_DRIVERS | OF_USERS
     assert named("Role") == ACCOUNTS
+
+
+def test_users_have_the_rights_to_classic_dra_that_they_have_in_the_embedded_cluster():
+    of_kubernetes = {role["metadata"]["name"]: role["rules"] for role in ROLES}
+    for name, parts in (
+        ("view", ["holdfast-classic-claims-view"]),
+        ("edit", ["holdfast-classic-claims-view", "holdfast-classic-claims-edit"]),
+        ("holdfast:classic-dra-class-viewer", [VIEWER]),
+    ):
+        embedded = {
+            (OWN_GROUP, resource, verb)
+            for rule in of_kubernetes[name]
+            if KEP_GROUP in rule["apiGroups"]
+            for resource in rule["resources"]
+            for verb in rule["verbs"]
+        }
+        assert embedded == {right for part in parts for right in rights_of_role(part)}, name
+    labels = {
+        obj["metadata"]["name"]: obj["metadata"].get("labels", {})
+        for obj in objects()
+        if obj["metadata"]["name"] in OF_USERS and obj["kind"] == "ClusterRole"
+    }
+    for part in ("view", "edit"):
+        aggregated = {f"rbac.authorization.k8s.io/aggregate-to-{part}": "true"}
+        assert labels[f"holdfast-classic-claims-{part}"] == aggregated
 
 
 def test_the_controllers_may_list_and_watch_what_they_need():

@@ -131,3 +131,31 @@ async def test_the_role_of_drivers_allows_what_a_driver_writes(api):
     ):
         assert (await api.call("PATCH", path, patch, headers=headers)).status == code, path
     assert (await api.call("POST", CLAIMS, claim("new"), headers=headers)).status == 403
+
+
+async def test_editors_use_classes_and_admins_manage_them(api):
+    """A class is in no namespace: edit in one gives no right to it, but all users may read it."""
+    await api.create(CLASSES, {"metadata": {"name": "gpu"}, "driverName": "d"})
+    ref = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "edit"}
+    jane = {"kind": "User", "name": "jane", "apiGroup": "rbac.authorization.k8s.io"}
+    body = {"metadata": {"name": "jane"}, "roleRef": ref, "subjects": [jane]}
+    path = "/apis/rbac.authorization.k8s.io/v1/namespaces/default/rolebindings"
+    await api.create(path, body)
+    headers = {"impersonate-user": "jane"}
+    another = {"metadata": {"name": "another"}, "driverName": "d"}
+    for method, at, sent, code in (
+        ("GET", CLASSES, None, 200),
+        ("GET", f"{CLASSES}/gpu", None, 200),
+        ("POST", CLASSES, another, 403),
+        ("DELETE", f"{CLASSES}/gpu", None, 403),
+        ("POST", CLAIMS, claim(), 201),
+        ("POST", PODS, pod({"name": "gpu", "claim": {"resourceClaimName": "c"}}), 201),
+        ("GET", SCHEDULINGS, None, 200),
+        ("POST", SCHEDULINGS, scheduling(), 403),
+        ("DELETE", f"{CLAIMS}/c", None, 200),
+        ("POST", CLAIMS.replace("/default/", "/other/"), claim(), 403),
+    ):
+        answer = await api.call(method, at, sent, headers=headers)
+        assert answer.status == code, (method, at, answer.json)
+    assert (await api.call("POST", CLASSES, another)).status == 201
+    assert (await api.call("GET", CLASSES, headers={"impersonate-user": "plain"})).status == 200

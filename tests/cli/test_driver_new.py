@@ -7,8 +7,10 @@ import sys
 import pytest
 import yaml
 
+from holdfast.api.resource import Resource
 from holdfast.cli.driver.project import write_project
-from holdfast.errors import Refused
+from holdfast.errors import Forbidden, Refused
+from stories.tenants import RBAC, ROLE_BINDINGS, two_tenants
 
 
 @pytest.fixture(scope="module")
@@ -42,6 +44,44 @@ async def test_a_new_classic_driver_passes_the_conformance_suite_untouched(tmp_p
     assert list(yaml.safe_load_all(written["crds.yaml"])) == program["driver"].crds()
     for text in written.values():
         assert all(yaml.safe_load_all(text))
+
+
+async def test_editors_write_the_parameters_of_a_new_classic_driver(tmp_path):
+    """The manifests in an embedded cluster, as the README of the project says."""
+    write_project("gpu.example.com", tmp_path / "p", classic=True)
+    manifests = {
+        path.name: list(yaml.safe_load_all(path.read_text()))
+        for path in (tmp_path / "p" / "deploy").iterdir()
+    }
+    async with two_tenants(tmp_path / "store") as (cluster, jane, other):
+        for obj in manifests["crds.yaml"] + manifests["users.yaml"] + manifests["class.yaml"]:
+            await cluster.client.create(resource_of(obj), obj, "")
+        parameters, pod = manifests["example.yaml"]
+        with pytest.raises(Forbidden):
+            await jane.client.create(resource_of(parameters), parameters, "a")
+        edit = {"name": "gpu-example-com-parameters-edit", "kind": "ClusterRole", "apiGroup": RBAC}
+        user = {"name": "a", "kind": "User", "apiGroup": RBAC}
+        binding = {"metadata": {"name": "x"}, "roleRef": edit, "subjects": [user]}
+        await cluster.client.create(ROLE_BINDINGS, binding, "a")
+        for obj in (parameters, pod):
+            await jane.client.create(resource_of(obj), obj, "a")
+        for client, obj, namespace in (
+            (jane.client, manifests["class.yaml"][0], ""),
+            (jane.client, parameters, "b"),
+            (other.client, parameters, "b"),
+        ):
+            with pytest.raises(Forbidden):
+                await client.create(resource_of(obj), obj, namespace)
+    labels = [role["metadata"]["labels"] for role in manifests["users.yaml"]]
+    prefix = "rbac.authorization.k8s.io/aggregate-to-"
+    assert labels == [{f"{prefix}edit": "true"}, {f"{prefix}view": "true"}]
+
+
+def resource_of(obj):
+    group, _, version = obj["apiVersion"].rpartition("/")
+    kind = obj["kind"]
+    plural = "requirements" if kind == "Requirements" else f"{kind.lower()}s".replace("sss", "sses")
+    return Resource(group, version, plural, kind, dict, namespaced=kind in ("Pod", "Requirements"))
 
 
 def test_the_author_writes_less_than_30_lines(project):

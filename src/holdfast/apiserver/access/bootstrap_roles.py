@@ -10,13 +10,20 @@ from holdfast.api.scheduling_rights import (
     WRITE_ALLOCATIONS,
     SchedulingRight,
 )
-from holdfast.apiserver.user import CONTROLLER_MANAGER, DESCHEDULER, SCHEDULER, SIMULATED_NODES
+from holdfast.apiserver.user import (
+    AUTHENTICATED,
+    CONTROLLER_MANAGER,
+    DESCHEDULER,
+    SCHEDULER,
+    SIMULATED_NODES,
+)
 
 _READ = ["get", "list", "watch"]
 _WRITE = ["create", "delete", "deletecollection", "patch", "update"]
 _LABELS = {"kubernetes.io/bootstrapping": "rbac-defaults"}
 _KOORDINATOR, _POLICIES = "scheduling.koordinator.sh", "scheduling.sigs.x-k8s.io"
 _TOPOLOGY = "topology.node.k8s.io"
+_CLASS_VIEWER = "holdfast:classic-dra-class-viewer"
 _Resources = tuple[tuple[str, tuple[str, ...]], ...]
 _WORKLOADS: _Resources = (
     ("", ("configmaps", "events", "persistentvolumeclaims", "pods", "replicationcontrollers",
@@ -172,6 +179,11 @@ def _classic_driver_lease() -> list[JsonObject]:
     return [_rule("coordination.k8s.io", ["leases"], ["create", "get", "update"])]
 
 
+def _classic_class_viewer() -> list[JsonObject]:
+    """Return the right of all users to the classes that claims name; they are in no namespace."""
+    return [_rule(KEP_GROUP, ["resourceclasses"], _READ)]
+
+
 def _node_rules() -> list[JsonObject]:
     """Return the rights of nodes; where objects differ, ``NodeAuthorizer`` decides instead."""
     changes = ["update", "patch"]
@@ -266,6 +278,7 @@ ROLES = (
     _role(SIMULATED_NODES.name, _simulated_nodes()),
     _role("holdfast:classic-dra-driver", _classic_driver()),
     _role("holdfast:classic-dra-driver-lease", _classic_driver_lease()),
+    _role(_CLASS_VIEWER, _classic_class_viewer()),
     _role("system:basic-user", _self_reviews()),
     _role("system:discovery", [_paths(*_DISCOVERY)]),
 )
@@ -277,6 +290,7 @@ BINDINGS = (
     ),
     _binding(DESCHEDULER.name, DESCHEDULER.name, "User", DESCHEDULER.name),
     _binding(SIMULATED_NODES.name, SIMULATED_NODES.name, "Group", SIMULATED_NODES.groups[0]),
-    _binding("system:basic-user", "system:basic-user", "Group", "system:authenticated"),
-    _binding("system:discovery", "system:discovery", "Group", "system:authenticated"),
+    _binding(_CLASS_VIEWER, _CLASS_VIEWER, "Group", AUTHENTICATED),
+    _binding("system:basic-user", "system:basic-user", "Group", AUTHENTICATED),
+    _binding("system:discovery", "system:discovery", "Group", AUTHENTICATED),
 )
