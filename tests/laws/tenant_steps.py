@@ -27,17 +27,18 @@ from holdfast.testing import a_deployment, a_node, a_pod
 from holdfast.testing.builders import an_object
 from holdfast.testing.numa_builders import a_bound_pod, a_topology
 
-PAGE = Path(__file__).parents[2] / "docs" / "security.md"
+EXAMPLE = Path(__file__).parents[2] / "examples" / "74-tenants"
 MINE, OTHERS = "team-a", "team-b"
 OWNER = {"app": "web"}
 """Labels of the owners of the reservation; the tenant's pods have them too."""
+SMALL = {"cpu": "1m", "memory": "1Mi"}
+"""The quotas of the recipe ask for both."""
 
 
 def recipe(team):
-    """Return the objects of the recipe for a team."""
-    _, _, after = PAGE.read_text().partition("### A recipe")
-    text = after.partition("```yaml\n")[2].partition("```")[0]
-    return list(yaml.safe_load_all(text.replace("team-a", team)))
+    """Return the objects of the recipe of docs/security.md for a team."""
+    texts = [(EXAMPLE / name).read_text() for name in ("tenant.yaml", "reservation.yaml")]
+    return [obj for text in texts for obj in yaml.safe_load_all(text.replace("team-a", team))]
 
 
 def client_of(cluster, team):
@@ -71,8 +72,8 @@ class Tenant:
             await apply_recipe(self.cluster, team)
         self.client = client_of(self.cluster, MINE)
         self.others = client_of(self.cluster, OTHERS)
-        pods = (a_bound_pod("cpus", "2", namespace=OTHERS),
-                a_pod("gpu", namespace=OTHERS, cpu="1", requests={GPU: "100"}))  # fmt: skip
+        pods = (a_bound_pod("cpus", "2", memory="1Mi", namespace=OTHERS),
+                a_pod("gpu", namespace=OTHERS, **SMALL, requests={GPU: "100"}))  # fmt: skip
         for pod in pods:
             await self.others.create(PODS, pod, OTHERS)
         await self.cluster.settle()
@@ -112,7 +113,7 @@ class Tenant:
 
     async def finish(self):
         """The other team still gets its own."""
-        owner = a_pod("owner", namespace=OTHERS, cpu="4", labels=OWNER)
+        owner = a_pod("owner", namespace=OTHERS, cpu="4", memory="1Mi", labels=OWNER)
         await self.others.create(PODS, owner, OTHERS)
         await self.cluster.advance(1)
         pod = await self.cluster.pod("owner", OTHERS)
@@ -127,15 +128,15 @@ class Tenant:
                   "labels": self._labels()}  # fmt: skip
         kind = self.dice.choice(("plain", "cpus", "gpu", "bound", "acting"))
         if kind == "cpus":
-            pod = a_bound_pod(name, "1", **common)
+            pod = a_bound_pod(name, "1", memory="1Mi", **common)
         elif kind == "gpu":
-            pod = a_pod(f"gpu{name}", cpu="1m", requests={GPU: "10"}, **common)
+            pod = a_pod(f"gpu{name}", **SMALL, requests={GPU: "10"}, **common)
         elif kind == "acting":
             common["labels"] |= {OPERATING_MODE: "Reservation"}
             common["annotations"] |= {RESERVATION_OWNERS: '[{"object":{}}]'}
-            pod = a_pod(name, cpu="1m", **common)
+            pod = a_pod(name, **SMALL, **common)
         else:
-            pod = a_pod(name, cpu="1m", node="n" if kind == "bound" else None, **common)
+            pod = a_pod(name, **SMALL, node="n" if kind == "bound" else None, **common)
         await self.client.create(PODS, pod, MINE)
 
     async def _patch(self):
@@ -163,7 +164,7 @@ class Tenant:
 
     async def _deploy(self):
         self._made += 1
-        body = a_deployment(f"d{self._made}", namespace=MINE, cpu="1m", labels=self._labels(),
+        body = a_deployment(f"d{self._made}", namespace=MINE, **SMALL, labels=self._labels(),
                             annotations=self._notes())  # fmt: skip
         await self.client.create(DEPLOYMENTS, body, MINE)
 

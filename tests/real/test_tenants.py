@@ -19,6 +19,7 @@ from real.programs import create, kube_controller_manager, until
 
 pytestmark = pytest.mark.real
 ROOT = Path(__file__).parents[2]
+RECIPE = ROOT / "examples" / "74-tenants"
 FOLDERS = ("deploy/crds", "deploy/admission", "deploy/rbac")
 SPACE = "tenants"
 SCHEDULER = SERVICE_ACCOUNT + "holdfast-scheduler"
@@ -158,18 +159,13 @@ def test_the_scheduler_records_what_it_gives(tenants, key):
     assert tenants.annotations(name)[key] == "true"
 
 
-def recipe():
-    """Return the objects of the recipe, and the policy for node names, from the page."""
-    _, _, after = (ROOT / "docs" / "security.md").read_text().partition("### A recipe")
-    return [part.partition("```")[0] for part in after.split("```yaml\n")[1:3]]
-
-
 def test_only_who_may_bind_pods_names_their_node(tenants):
     """The recipe of docs/security.md, with its policy for spec.nodeName."""
     plane = tenants.plane
-    team, policy = recipe()
-    plane.kubectl("apply", "-f", "-", text=team)
-    plane.kubectl("apply", "-f", "-", text=policy)
+    team = ("-f", str(RECIPE / "tenant.yaml"), "-f", str(RECIPE / "reservation.yaml"))
+    policy = ("-f", str(RECIPE / "node-names.yaml"))
+    plane.kubectl("apply", *team)
+    plane.kubectl("apply", *policy)
     plane.kubectl("create", "rolebinding", "plain", "--clusterrole=system:aggregate-to-edit",
                   "--user=plain", "--user=system:node:mirroring", "-n", SPACE)  # fmt: skip
     node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "mirroring"}}
@@ -188,8 +184,8 @@ def test_only_who_may_bind_pods_names_their_node(tenants):
         flags = ("--dry-run=server", "--as-group=system:nodes")
         assert tenants.create(mirror, *flags, user="system:node:mirroring")[0]
     finally:
-        plane.kubectl("delete", "-f", "-", text=policy)
-        plane.kubectl("delete", "--wait=false", "-f", "-", text=team)
+        plane.kubectl("delete", *policy)
+        plane.kubectl("delete", "--wait=false", *team)
         plane.kubectl("delete", "node", "mirroring", "--ignore-not-found")
 
 

@@ -17,8 +17,8 @@ ROLE_BINDINGS = Resource(RBAC, "v1", "rolebindings", "RoleBinding", dict)
 class Tenant:
     """A user with ``edit`` in one namespace, by default that of its own name."""
 
-    def __init__(self, cluster, namespace, user=""):
-        known = User(user or namespace, (AUTHENTICATED,))
+    def __init__(self, cluster, namespace, user="", group=""):
+        known = User(user or namespace, (*filter(None, [group]), AUTHENTICATED))
         self.namespace = namespace
         self.client = Client(InProcessTransport(cluster.server, known), known.name)
         self._cluster = cluster

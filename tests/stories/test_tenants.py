@@ -107,9 +107,9 @@ async def test_pods_of_any_number_of_resources_cost_the_scheduler_few_columns(te
 
 @pytest.fixture
 async def recipe(tmp_path):
-    """The cluster of the recipe: jane has the namespace team-a of the example."""
+    """The cluster of the recipe: jane is in the group team-a of the example."""
     async with two_tenants(tmp_path / "store") as (cluster, _, _):
-        await cluster.create(a_node("n", cpu="8"), a_device_class("gpu.example.com"))
+        await cluster.create(a_node("n", cpu="6"), a_device_class("gpu.example.com"))
         for raw in yaml.safe_load_all((EXAMPLES / "tenant.yaml").read_text()):
             if raw["kind"] == "RoleBinding":
                 await cluster.client.create(ROLE_BINDINGS, raw, "team-a")
@@ -117,7 +117,7 @@ async def recipe(tmp_path):
                 await cluster.create(raw)
         await cluster.create(yaml.safe_load((EXAMPLES / "reservation.yaml").read_text()))
         await cluster.advance(2)  # the quotas are counted
-        yield cluster, Tenant(cluster, "team-a", user="jane")
+        yield cluster, Tenant(cluster, "team-a", user="jane", group="team-a")
 
 
 FOREIGN = {"labelSelector": {}, "namespaceSelector": {}, "topologyKey": "kubernetes.io/hostname"}
