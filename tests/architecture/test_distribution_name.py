@@ -12,27 +12,31 @@ NAME = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["name"]
 FOLDERS = ("src", "docs", "examples", "deploy", "tools", "benchmarks", "tests", ".ci")
 TEXTS = {".md", ".py", ".yaml", ".toml", ".template", ".txt", ".sh", ""}
 INSTALLED = re.compile(
-    r"\b(?:pipx?|pip3|uv)\b[^`\n]*?\b(?:install|uninstall|add|download|wheel)\b([^`#]*)"
+    r"\b(?:pipx?|pip3|uv|poetry|pdm|conda)\b[^`\n]*?"
+    r"\b(?:install|uninstall|add|download|wheel)\b([^`#]*)"
 )
 STRANGER = re.compile(r"(?<![\w/.-])holdfast(?:\[[\w, ]*\])?(?=$|[\s'\"`;,)<>=!~])")
 LOOKUP = re.compile(r"(?:version|distribution|metadata|requires|files)\(['\"]holdfast['\"]\)")
 REQUIREMENT = re.compile(r"['\"]holdfast(?:\[[\w, ]*\])?(?: *[<>=!~@;][^'\"]*)?['\"]")
+LISTED = re.compile(r"holdfast *(?:[=~!<>]=|@ )")
+"""A line of requirements.txt."""
 
 
 def wrong_lines(text, *, requirements=False):
     """The lines that install, remove, look up or depend on the other project."""
     return [
         line
-        for line in text.splitlines()
+        for line in re.sub(r"\\\n", " ", text).splitlines()
         if "holdfast[" in line
         or LOOKUP.search(line)
         or ((found := INSTALLED.search(line)) and STRANGER.search(found[1]))
         or (requirements and REQUIREMENT.search(line))
+        or LISTED.match(line)
     ]
 
 
 def pages():
-    yield from (path for path in ROOT.iterdir() if path.is_file() and path.name != "CHANGELOG.md")
+    yield from (path for path in ROOT.iterdir() if path.is_file())
     for folder in FOLDERS:
         for path in (ROOT / folder).rglob("*"):
             if path.is_file() and path.suffix in TEXTS and "__pycache__" not in path.parts:
@@ -59,6 +63,9 @@ def test_what_the_search_finds():
         "`uv pip install holdfast==0.1`",
         "python -m pip uninstall -y holdfast",
         "pipx install holdfast",
+        "RUN pip install --no-cache-dir \\\n    holdfast",
+        "poetry add holdfast",
+        "holdfast==0.5.1",
         "version('holdfast')",
     ):
         assert wrong_lines(line), line
