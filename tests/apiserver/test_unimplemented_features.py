@@ -45,6 +45,7 @@ VALUES = {
     "schedulingGroup": {"podGroupName": "group"},
     "ephemeral": {"volumeClaimTemplate": {"spec": every_kind.VOLUME_CLAIM}},
     "ignorePreviousPod": True,
+    "aggregationRule": {"clusterRoleSelectors": [{"matchLabels": {"a": "b"}}]},
     "maxResources": {"cpu": "4"}, "podAnnotations": {"a": "b"}, "podLabels": {"a": "b"},
 }  # fmt: skip
 ITEMS = {

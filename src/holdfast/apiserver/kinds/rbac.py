@@ -12,6 +12,7 @@ from holdfast.apiserver.kinds.admission.escalation import check_binding_grants, 
 from holdfast.apiserver.kinds.printers import access
 from holdfast.apiserver.kinds.untyped_resources import untyped_resource
 from holdfast.apiserver.tables.printer import NAME_CREATED
+from holdfast.apiserver.unimplemented_features import UnimplementedFeatures, UnimplementedField
 from holdfast.errors import Cause
 
 _SUBJECTS = ("ServiceAccount", "User", "Group")
@@ -77,6 +78,7 @@ def _check_subject(at: str, subject: JsonMapping, *, namespaced: bool) -> Iterab
 
 _ROLE_GRANTS = (AdmissionPlugin(validate=check_role_grants),)
 _BINDING_GRANTS = (AdmissionPlugin(validate=check_binding_grants),)
+_NO_AGGREGATION = "ClusterRoles are not aggregated: bind each of them itself"
 
 KINDS = (
     KindDescriptor(
@@ -90,6 +92,12 @@ KINDS = (
         untyped_resource(GROUP, "clusterroles", "ClusterRole", namespaced=False),
         name_check=names.path_segment,
         admission_plugins=_ROLE_GRANTS,
+        unimplemented=UnimplementedFeatures(
+            fields=(
+                UnimplementedField(("aggregationRule",), _NO_AGGREGATION),
+                UnimplementedField(("metadata", "labels", f"{GROUP}/*"), _NO_AGGREGATION),
+            )
+        ),
         printer=NAME_CREATED,
     ),
     KindDescriptor(
