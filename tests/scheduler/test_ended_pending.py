@@ -141,7 +141,7 @@ async def test_a_pod_that_preempted_stays_nominated_while_it_waits(tmp_path):
 @pytest.mark.parametrize(
     ("asks", "message"),
     [
-        (Asks(Code.UNSCHEDULABLE), "pre_bind may return PENDING only, not UNSCHEDULABLE"),
+        (Asks(Code.ERROR), "pre_bind may not return ERROR: raise an error instead"),
         (Asks(declared=False), "returned PENDING, but may_end_pending does not return True"),
     ],
 )
@@ -151,3 +151,17 @@ async def test_what_the_contract_does_not_allow_is_an_error(tmp_path, asks, mess
         [(_, said)] = await cluster.events("p")
         assert message in said
         assert "written" not in await labels_of(cluster, "p")
+
+
+async def test_a_rejected_pod_waits_unbound_without_its_writes_until_its_event(tmp_path):
+    asks = Asks(Code.UNSCHEDULABLE, declared=False)
+    async with a_harness(tmp_path, asks) as cluster:
+        await cluster.create(a_node("n"), a_pod("p"))
+        await cluster.advance(60)
+        said = "0/1 nodes are available: 1 waiting for an answer."
+        assert await cluster.events("p") == [("FailedScheduling", said)]
+        assert asks.calls == ["reserve", "ask", "undo", "unreserve"]
+        assert "written" not in await labels_of(cluster, "p")
+        await cluster.client.patch(PODS, "p", {"metadata": {"labels": {"answer": "a"}}}, "default")
+        await cluster.advance(5)
+        assert await cluster.node_of("p") == "n"

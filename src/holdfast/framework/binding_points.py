@@ -14,7 +14,10 @@ class PreBindPlugin(Plugin, Protocol):
     def pre_bind(self, state: State, placement: Placement) -> PreBindCalls:
         """Yield the writes in order; each yield returns the stored object.
 
-        Only a PendingPreBindPlugin may return a Reject.
+        It may return a Reject of the code UNSCHEDULABLE or UNRESOLVABLE if the pod has to wait for
+        something that others change, a quota for example: the writes are undone, and an event of
+        this plugin or ``retry_at`` requeues the pod. Events of before that are not evaluated, so
+        ``retry_at`` should be set. Only a PendingPreBindPlugin may return PENDING.
         """
         ...
 

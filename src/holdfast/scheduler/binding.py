@@ -67,15 +67,24 @@ class BindFailed(Exception):
     """A write of a binding failed; the message is that of the pod's condition.
 
     ``started`` are the PreBind plugins that were started, in order. Nothing is undone yet: the
-    failed write may have been stored although its response was an error.
+    failed write may have been stored although its response was an error. ``rejected`` is a PreBind
+    plugin that has rejected the pod, which is no error, with its result.
     """
 
     started: tuple[PreBindPlugin, ...] = ()
+    rejected: tuple[str, Reject] | None = None
 
     @classmethod
     def at(cls, plugin: str, point: str, cause: Exception) -> BindFailed:
         """Return the error of a plugin at an extension point."""
         return cls(f'running {point} plugin "{plugin}": {cause or repr(cause)}')
+
+    @classmethod
+    def rejected_by(cls, plugin: str, reject: Reject) -> BindFailed:
+        """Return the rejection by a PreBind plugin."""
+        failure = cls(", ".join(reject.reasons))
+        failure.rejected = (plugin, reject)
+        return failure
 
 
 class EndedPending(Exception):
@@ -185,7 +194,9 @@ async def bind(call_runner: ApiCallRunner, profile: Profile, placement: Placemen
             finally:
                 call_runner.pre_binding -= 1
             if rejected is not None:
-                _check_pending(plugin, placement, rejected)
+                _check_rejected(plugin, placement, rejected)
+                if rejected.code is not Code.PENDING:
+                    raise BindFailed.rejected_by(plugin.name, rejected)
                 raise EndedPending(plugin.name, rejected, tuple(started[:-1]))
         _raise_if_cancelled(placement)
         if started:
@@ -193,7 +204,8 @@ async def bind(call_runner: ApiCallRunner, profile: Profile, placement: Placemen
         point, began = "Bind", call_runner.durations.now()
         await _bind_pod(call_runner, profile, placement)
     except BindFailed as failure:
-        failure.started, status = tuple(started), "Error"
+        failure.started = tuple(started)
+        status = failure.rejected[1].code.upstream_name if failure.rejected else "Error"
         raise
     except EndedPending as ended:
         status = ended.reject.code.upstream_name
@@ -246,12 +258,12 @@ def may_end_pending(plugin: PreBindPlugin, placement: Placement) -> bool:
     )
 
 
-def _check_pending(plugin: PreBindPlugin, placement: Placement, rejected: Reject) -> None:
+def _check_rejected(plugin: PreBindPlugin, placement: Placement, rejected: Reject) -> None:
     """Raise BindFailed for a Reject that the contract does not allow."""
-    if rejected.code is not Code.PENDING:
-        message = f"pre_bind may return PENDING only, not {rejected.code.name}"
+    if rejected.code not in (Code.PENDING, Code.UNSCHEDULABLE, Code.UNRESOLVABLE):
+        message = f"pre_bind may not return {rejected.code.name}: raise an error instead"
         raise BindFailed.at(plugin.name, "PreBind", TypeError(message))
-    if not may_end_pending(plugin, placement):
+    if rejected.code is Code.PENDING and not may_end_pending(plugin, placement):
         message = "pre_bind returned PENDING, but may_end_pending does not return True"
         raise BindFailed.at(plugin.name, "PreBind", TypeError(message))
 

@@ -179,7 +179,7 @@ class BindingCycle:
                 placement.pod_is_deleted = not found.node and found.pending is None
                 await undo(self.call_runner, placement, failure)
                 took = self.call_runner.clock.monotonic() - began
-                self._requeue_unbound(assumed_pod, found, str(failure), took)
+                self._requeue_unbound(assumed_pod, found, failure, took)
                 return
             # Only the response was lost: the pod is bound.
         result_handler.on_bound(assumed_pod.queued, self.call_runner.clock.monotonic() - began)
@@ -246,7 +246,7 @@ class BindingCycle:
         self._requeue_others(placement, lambda other: other.uid != queued.uid)
 
     def _requeue_unbound(
-        self, assumed_pod: AssumedPod, found: BindOutcome, message: str, took: float
+        self, assumed_pod: AssumedPod, found: BindOutcome, failure: BindFailed, took: float
     ) -> None:
         """Unreserve a pod that was not bound, and requeue it if it is still to be scheduled.
 
@@ -258,10 +258,14 @@ class BindingCycle:
         unreserve_and_forget(assumed_pod.profile, world, assumed_pod.placement)
         if found.pending is not None and assumed:
             queued.pod_info = found.pending
-            self.result_handler.on_error(queued, message, took)
+            if failure.rejected is None:
+                self.result_handler.on_error(queued, str(failure), took)
+            else:
+                rejection = replace(rejection_at("PreBind", *failure.rejected), in_pre_bind=True)
+                self.result_handler.on_unschedulable(queued, rejection, took)
         else:
             self.result_handler.queue.done(queued.uid)
-        self._requeue_others(assumed_pod.placement)
+        self._requeue_others(assumed_pod.placement, lambda other: not other.rejected_in_pre_bind)
 
     def _requeue_others(
         self, placement: Placement, only: Callable[[QueuedPodInfo], bool] = lambda _: True

@@ -60,6 +60,8 @@ class SchedulingFailure:
     """The reason of the pod's condition, if it is not Unschedulable."""
     first_pending: bool = False
     """Whether the pod begins to wait for another component: that is no failure, so no event."""
+    in_pre_bind: bool = False
+    """Whether a PreBind plugin rejected the pod: it fits, but waits for something else."""
     condition_event: str = ""
     """The message of the event of that reason: each reason of the plugin once."""
 

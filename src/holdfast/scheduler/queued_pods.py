@@ -35,6 +35,8 @@ class QueuedPodInfo:
     initial_attempt_time: float | None = None
     """When the pod first entered activeQ; monotonic seconds, None before that."""
     queue_name: str = ""
+    rejected_in_pre_bind: bool = False
+    """Whether its last attempt ended so: it fits, so what others give back does not help it."""
     removed: bool = False
     """Whether it was deleted, or was assigned to a node, while it was in flight."""
     flushed: bool = False

@@ -108,6 +108,7 @@ class ResultHandler:
             failure.pending_plugins,
             self.clock.monotonic(),
             retry_at=failure.retry_at,
+            in_pre_bind=failure.in_pre_bind,
         )
         if not failure.first_pending:
             self.reporter.failed(pod_info, failure.message)

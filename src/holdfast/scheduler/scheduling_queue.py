@@ -67,7 +67,8 @@ class SchedulingQueue:
     names the plugins that registered for an event; None: check every pod. Pods with equal
     ``equivalence_key`` share one strategy while ``equivalence_epoch`` stays the same.
     ``pod_keys`` and ``event_keys`` select the pods that an event concerns. ``on_move``
-    is called with the name of the queue a pod enters and the reason.
+    is called with the name of the queue a pod enters and the reason, ``on_gated`` with a pod that
+    a PreEnqueue plugin rejects.
     """
 
     queueing_strategy: StrategyOf
@@ -81,6 +82,7 @@ class SchedulingQueue:
     maximum_backoff: float = 10.0
     on_ready: Callable[[], None] = lambda: None
     on_move: Callable[[str, str], None] = lambda _queue_name, _why: None
+    on_gated: Callable[[QueuedPodInfo], None] = lambda _pod: None
     _pods: dict[str, QueuedPodInfo] = field(default_factory=dict, init=False)
     _unschedulable: UnschedulablePods = field(init=False)
     _active: list[tuple[int, float, int, QueuedPodInfo]] = field(default_factory=list, init=False)
@@ -207,18 +209,25 @@ class SchedulingQueue:
         now: float,
         *,
         retry_at: float | None = None,
+        in_pre_bind: bool = False,
     ) -> None:
         """Requeue a pod that fits no node; the hints of ``unschedulable_plugins`` move it again.
 
-        At ``retry_at``, in seconds since the epoch, it is moved without a hint.
+        At ``retry_at``, in seconds since the epoch, it is moved without a hint. One that was
+        rejected ``in_pre_bind`` is never popped before its backoff has ended: its own writes are
+        events, too.
         Without such plugins (the cluster has no nodes) no hint could move the pod: it is requeued
         as after an error.
         """
         if not unschedulable_plugins:
             self.requeue_after_error(pod, now)
             return
-        pod.rejections += 1
-        pod.errors = 0
+        if in_pre_bind:
+            pod.errors += 1
+        else:
+            pod.rejections += 1
+            pod.errors = 0
+        pod.rejected_in_pre_bind = in_pre_bind
         self._requeue_attempted(
             pod, frozenset(unschedulable_plugins), frozenset(pending_plugins), now, retry_at
         )
@@ -226,6 +235,7 @@ class SchedulingQueue:
     def requeue_after_error(self, pod: QueuedPodInfo, now: float) -> None:
         """Requeue a pod whose attempt ended in an error: it is tried again after backoff."""
         pod.errors += 1
+        pod.rejected_in_pre_bind = False
         self._requeue_attempted(pod, frozenset(), frozenset(), now)
 
     def requeue_for_event(
@@ -396,6 +406,7 @@ class SchedulingQueue:
         if pod.uid not in self._unschedulable:
             self.on_move("unschedulable", why)
         self._move(pod, "gated")
+        self.on_gated(pod)
         return True
 
     def _push_active(self, pod: QueuedPodInfo) -> None:
