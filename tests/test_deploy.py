@@ -112,7 +112,7 @@ async def test_the_embedded_server_grants_the_same_rights(tmp_path):
             controllers.list(SERVICES),
             descheduler.delete(PODS, "q", "default"),
             scheduler.get(NODES, "n"),
-            scheduler.list(EVENTS),
+            scheduler.get(EVENTS, "e", "default"),
         ):
             with pytest.raises(Forbidden):
                 await refused

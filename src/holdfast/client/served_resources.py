@@ -9,12 +9,20 @@ from holdfast.api.resource import Resource
 from holdfast.client.backoff import Backoff, retry
 from holdfast.client.client import Client
 from holdfast.clock import Clock
-from holdfast.errors import HoldfastError, NotFound
+from holdfast.errors import Forbidden, HoldfastError, NotFound
 
 SERVED_CHECK_BACKOFF = Backoff(first=0.2, limit=10.0)
 """Backoff between checks whether a resource is served."""
 
 log = logging.getLogger(__name__)
+
+
+async def may_list(client: Client, resource: Resource[Any], clock: Clock) -> bool:
+    """Return whether the client has the right to list a resource that is served."""
+    try:
+        return await is_served(client, resource, clock)
+    except Forbidden:
+        return False
 
 
 async def is_served(client: Client, resource: Resource[Any], clock: Clock) -> bool:

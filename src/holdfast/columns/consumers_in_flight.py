@@ -43,6 +43,10 @@ class ConsumersInFlight:
         if not entries:
             self._by_claim.pop(claim_uid, None)
 
+    def size(self, claim_uid: str) -> int:
+        """Count the consumers of a claim in flight."""
+        return len(self._by_claim.get(claim_uid, ()))
+
     def count(self, claim_uid: str, stored: Iterable[ClaimConsumer], besides: str) -> int:
         """Count the consumers of a claim, stored or in flight, ``besides`` a pod."""
         uids = {consumer.uid for consumer in stored}

@@ -36,7 +36,7 @@ from holdfast.controllers.reconciler import ControllerContext, Reconciler
 from holdfast.errors import AlreadyExists, Conflict, Forbidden, HoldfastError, NotFound, Retryable
 from holdfast.feature_gates import Feature
 from holdfast.metric_types import CounterMetric
-from holdfast.quota.amounts import growth, parse_amounts
+from holdfast.quota.room import may_have_room
 
 MAX_CACHE_MISSES = 8
 """Failures of a pod, in about a second, after which an existing claim should be in the cache."""
@@ -106,7 +106,7 @@ class ClassicClaimController(Reconciler):
     ) -> None:
         quota = new or old
         assert quota is not None
-        if old is None or new is None or _may_have_room(old, new):
+        if may_have_room(old, new):
             self._try_waiting_pods(quota.namespace)
 
     def _leave_lines(self, pod: str, refused: Collection[str] = ()) -> None:
@@ -272,10 +272,3 @@ def _names_of_inline_claims(pod: Pod) -> list[str]:
 def _uids_of_pods(claim: ClassicClaim) -> set[str]:
     """Return the uids of the pods whose end may concern a claim."""
     return {owning_pod_uid(claim), *(c.uid for c in claim.status.reserved_for)} - {""}
-
-
-def _may_have_room(old: ResourceQuota, new: ResourceQuota) -> bool:
-    """Return whether a quota has other limits than before, or less of them is used."""
-    if (old.spec, old.status.hard) != (new.spec, new.status.hard):
-        return True
-    return bool(growth(parse_amounts(old.status.used), parse_amounts(new.status.used)))

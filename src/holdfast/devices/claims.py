@@ -11,7 +11,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterator
 
 from holdfast.api.claim_names import claim_name
-from holdfast.api.devices import EXTENDED_CLAIM, ResourceClaim
+from holdfast.api.devices import EXTENDED_CLAIM, MAX_CONSUMERS, ResourceClaim
 from holdfast.api.meta import controller_of, is_controlled_by, is_newer
 from holdfast.api.pod import Pod, PodResourceClaim
 from holdfast.columns.consumers_in_flight import ConsumersInFlight
@@ -72,6 +72,15 @@ class Claims:
         return (pod.namespace, pod.uid) in self._extended or in_flight_uid(
             pod.uid
         ) in self._in_flight
+
+    def has_room_for(self, claim: ResourceClaim, pod_uid: str) -> bool:
+        """Return whether a pod may use a claim beside its consumers, stored or in flight."""
+        stored, in_flight = claim.status.reserved_for, self.consumers_in_flight
+        if len(stored) + in_flight.size(claim.uid) < MAX_CONSUMERS:
+            return True  # the common case, without a set
+        if is_reserved_for(claim, pod_uid):
+            return True
+        return in_flight.count(claim.uid, stored, besides=pod_uid) < MAX_CONSUMERS
 
     def upsert(self, claim: ResourceClaim) -> bool:
         """Store a claim unless a newer version is known; return whether it was stored."""
@@ -260,6 +269,19 @@ def check_owner(claim: ResourceClaim, pod: Pod) -> None:
 def is_reserved_for(claim: ResourceClaim, pod_uid: str) -> bool:
     """Return whether the claim is reserved for the pod."""
     return any([consumer.uid == pod_uid for consumer in claim.status.reserved_for])
+
+
+def has_room_for(claim: ResourceClaim, pod_uid: str) -> bool:
+    """Return whether a pod may be added to the consumers of a claim, or is one of them."""
+    return len(claim.status.reserved_for) < MAX_CONSUMERS or is_reserved_for(claim, pod_uid)
+
+
+def all_consumers(claim: ResourceClaim) -> str:
+    """Say that a claim has as many consumers as it can have."""
+    return (
+        f"resourceclaim in use: {claim.key} is reserved for {MAX_CONSUMERS} pods, the most that a "
+        "claim can have"
+    )
 
 
 def claims_of_pod(pod: Pod, claims: Claims) -> tuple[ResourceClaim, ...]:

@@ -15,5 +15,9 @@ class NodeAllocationError(AllocationError):
     """The claims cannot be allocated on this node because of an error; other nodes may work."""
 
 
+class NotBindable(AllocationError):
+    """The devices fit, but a limit on the claim is reached: the pod waits until that changes."""
+
+
 class SearchTimeout(AllocationError):
     """The search reached its limit of steps."""

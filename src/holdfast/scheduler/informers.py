@@ -17,7 +17,7 @@ from holdfast.client.classic_group import find_classic_group
 from holdfast.client.client import Client
 from holdfast.client.informer import Informer
 from holdfast.client.informer_set import InformerSet
-from holdfast.client.served_resources import SERVED_CHECK_BACKOFF, is_served
+from holdfast.client.served_resources import SERVED_CHECK_BACKOFF, is_served, may_list
 from holdfast.client.taint_rules import find_taint_rules
 from holdfast.clock import Clock
 from holdfast.devices.features import without_claims
@@ -46,6 +46,7 @@ FEATURES: Mapping[Resource[Any], Feature] = {
     scheme.RESOURCE_SLICES: Feature.DYNAMIC_RESOURCE_ALLOCATION,
     scheme.DEVICE_TAINT_RULES: Feature.DEVICE_TAINTS,
     scheme.RESOURCE_CLAIMS: Feature.DYNAMIC_RESOURCE_ALLOCATION,
+    scheme.RESOURCE_QUOTAS: Feature.DYNAMIC_RESOURCE_ALLOCATION,
 }
 """Resources that are watched only if their feature is on; rules have one more gate, whose default
 depends on the server."""
@@ -89,6 +90,7 @@ class SchedulerInformers:
             (scheme.RESOURCE_SLICES, handlers.handler_for("ResourceSlice")),
             (scheme.DEVICE_TAINT_RULES, handlers.on_device_taint_rule),
             (scheme.RESOURCE_CLAIMS, handlers.handler_for("ResourceClaim")),
+            (scheme.RESOURCE_QUOTAS, handlers.handler_for("ResourceQuota")),
             *[(resource, handlers.handler_for(resource.kind)) for resource in STORAGE],
             (scheme.DISRUPTION_BUDGETS, handlers.handler_for("PodDisruptionBudget")),
             (scheme.SERVICES, handlers.handler_for("Service")),
@@ -143,11 +145,21 @@ class SchedulerInformers:
         """Return a resource in the version that is served; None if it is not to be watched."""
         if resource == scheme.DEVICE_TAINT_RULES:
             return await find_taint_rules(self._client, self._clock, self._gates)
+        if resource == scheme.RESOURCE_QUOTAS:
+            return resource if await self._may_read_quotas() else None
         if resource not in OPTIONAL_RESOURCES or await self._served(resource):
             return resource
         advice = OPTIONAL_RESOURCES[resource]
         log.warning("%s are not served here: %s and restart to use them", resource.plural, advice)
         return None
+
+    async def _may_read_quotas(self) -> bool:
+        """Return whether quotas may be read: the role of kube-scheduler has no such right."""
+        if await may_list(self._client, scheme.RESOURCE_QUOTAS, self._clock):
+            return True
+        log.warning("resourcequotas may not be listed: a pod whose claim a quota refuses is tried "
+                    "again once a minute; deploy/rbac has the right")  # fmt: skip
+        return False
 
     async def wait_for_failure(self) -> None:
         """Wait until an informer fails, and raise its error."""

@@ -105,7 +105,7 @@ def _scheduler() -> list[JsonObject]:
         _rule("", ["bindings", "pods/binding", "pods/eviction"], ["create"]),
         _rule("", ["pods/status"], changes),
         _right(WRITE_ALLOCATIONS),
-        _rule("", ["replicationcontrollers", "services", "namespaces"], _READ),
+        _rule("", ["replicationcontrollers", "resourcequotas", "services", "namespaces"], _READ),
         _rule("apps", ["replicasets", "statefulsets"], _READ),
         _rule("policy", ["poddisruptionbudgets"], _READ),
         _rule("", ["persistentvolumeclaims", "persistentvolumes"], [*_READ, *changes]),

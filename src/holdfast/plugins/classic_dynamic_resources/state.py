@@ -11,10 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.api.classic import ClassicClaim, PodScheduling
+from holdfast.api.classic_names import MAX_CONSUMERS
 from holdfast.classic_dra import reasons
 from holdfast.classic_dra.claim_state import (
     ClaimState,
     has_room_for,
+    is_shared,
     may_be_released,
     state_of,
 )
@@ -149,6 +151,14 @@ class ClassicState:
         return list(found.values())
 
 
+def in_use(claim: ClassicClaim) -> str:
+    """Say that a claim cannot be used beside its consumers, and by how many if they share it."""
+    if not is_shared(claim):
+        return reasons.IN_USE
+    most = f"{claim.key} is reserved for {MAX_CONSUMERS} pods, the most that a claim can have"
+    return f"{reasons.IN_USE}: {most}"
+
+
 def reason_to_wait(state: ClassicState, now: float) -> Reject | None:
     """Return why no node is suitable for the pod until a claim or class changes, or None."""
     for of_pod in state.claims:
@@ -159,7 +169,7 @@ def reason_to_wait(state: ClassicState, now: float) -> Reject | None:
         elif state_of(claim) is ClaimState.RELEASING:
             reason = reasons.MUST_BE_REALLOCATED
         elif claim.is_allocated and not state.ledger.is_free_for(claim, state.pod.uid):
-            reason = reasons.IN_USE
+            reason = in_use(claim)
             if has_room_for(claim, state.pod.uid):
                 # A reservation in flight that fails is no event.
                 retry_at = now + RETRY_SECONDS

@@ -17,10 +17,10 @@ from holdfast.api.scheme import PODS, RESOURCE_CLAIMS
 from holdfast.api.timestamps import rfc3339
 from holdfast.columns.pod_info import PodInfo
 from holdfast.devices.allocated_devices import device_id
-from holdfast.devices.claims import is_reserved_for
-from holdfast.devices.errors import AllocationError
+from holdfast.devices.claims import all_consumers, has_room_for, is_reserved_for
+from holdfast.devices.errors import AllocationError, NotBindable
 from holdfast.devices.extended_resources import RequestsAndMappings
-from holdfast.errors import Conflict, HoldfastError, NotFound
+from holdfast.errors import Conflict, Forbidden, HoldfastError, NotFound
 from holdfast.framework.plugin import MERGE_PATCH, ApiCall, ApiCalls
 from holdfast.plugins.dynamic_resources.state import DynamicResourcesState, UnallocatedClaims
 
@@ -139,6 +139,8 @@ def _write_binding(
         _check(current, claim, allocation)
         if allocation is None and is_reserved_for(current, state.pod.uid):
             return current
+        if not has_room_for(current, state.pod.uid):
+            raise NotBindable(all_consumers(current))
         _check_devices(state, current, allocation)
         if allocation is not None and CLAIM_FINALIZER not in current.metadata.finalizers:
             finalizers = [*current.metadata.finalizers, CLAIM_FINALIZER]
@@ -223,9 +225,11 @@ def _create_extended_claim(
         created: ResourceClaim = yield ApiCall("create", path, body, returns=ResourceClaim)
     except HoldfastError as failure:
         yield ApiCall("observe", CREATIONS, (1.0, "failure"))
-        raise AllocationError(
-            f"create claim for extended resources {pod.namespace}/: {failure.message}"
-        ) from failure
+        what = f"create claim for extended resources {pod.namespace}/"
+        _, _, why = failure.message.partition(" is forbidden: ")  # before that is a generated name
+        if isinstance(failure, Forbidden) and "quota" in why:
+            raise NotBindable(f"{what}: {why}") from failure
+        raise AllocationError(f"{what}: {failure.message}") from failure
     state.written.extended_claim = created
     state.inventory.upsert(created)
     yield ApiCall("observe", CREATIONS, (1.0, "success"))

@@ -14,8 +14,8 @@ from holdfast.api.field_errors import invalid
 from holdfast.api.pod import Pod
 from holdfast.api.strict_decode import Seconds
 from holdfast.columns.pod_info import PodInfo
-from holdfast.devices.claims import ClaimNotReady, claims_of_pod
-from holdfast.devices.errors import AllocationError
+from holdfast.devices.claims import ClaimNotReady, all_consumers, claims_of_pod, has_room_for
+from holdfast.devices.errors import AllocationError, NotBindable
 from holdfast.devices.inventory import Inventory
 from holdfast.framework.arguments import Arguments, PluginArgs
 from holdfast.framework.plugin import (
@@ -26,6 +26,7 @@ from holdfast.framework.plugin import (
     Placement,
     PodChange,
     PostFilterResult,
+    PreBindCalls,
     PreFilterState,
     RawScores,
     Reject,
@@ -49,6 +50,7 @@ from holdfast.plugins.dynamic_resources.queueing_hints import (
     is_extended_claim_of,
     may_be_evicted,
     may_be_freed,
+    quota_may_have_room,
 )
 from holdfast.plugins.dynamic_resources.state import (
     CANNOT_ALLOCATE,
@@ -61,6 +63,9 @@ from holdfast.plugins.dynamic_resources.state import (
 _STEPS_A_SECOND = 100_000
 """The time limit is counted in search steps of about ten microseconds: there is no clock here."""
 NOT_SCHEDULABLE = "still not schedulable"
+RETRY_SECONDS, RETRY_QUOTA_SECONDS = 1.0, 60.0
+"""When a pod is tried again whose claim has too many consumers in flight, or that a quota refuses:
+the quota may have changed before the pod began to wait for that."""
 NO_RESERVED_CLAIMS = "reservations of ResourceClaims are not supported: remove resourceClaims"
 _NODE_EVENTS = ("Add", "UpdateNodeLabel", "UpdateNodeTaint", "UpdateNodeAllocatable")
 
@@ -89,6 +94,7 @@ class DynamicResources:
             "Node": _NODE_EVENTS,
             "Pod": ("UpdatePodGeneratedResourceClaim",),
             "AssignedPod": ("Add", "Delete"),
+            "ResourceQuota": (),
         },
     )
 
@@ -154,8 +160,8 @@ class DynamicResources:
         if not claims and not extended:
             return Skip()
         for claim in claims:
-            if reason := _claim_error(claim, inventory):
-                return Reject(Code.UNRESOLVABLE, (reason,))
+            if reject := _unusable(claim, pod, view):
+                return reject
         old_claim = inventory.claims.extended_claim_of(pod.pod) if extended else None
         limits = self._limits
         if not inventory.features.filter_timeout:
@@ -294,10 +300,14 @@ class DynamicResources:
         reserved = state.reserved
         return not state.claims and reserved is not None and reserved.extended_claim is not None
 
-    def pre_bind(self, state: DynamicResourcesState, placement: Placement) -> ApiCalls:
+    def pre_bind(self, state: DynamicResourcesState, placement: Placement) -> PreBindCalls:
         """Write the allocations, reserve the claims and wait until the devices are prepared."""
         assert state.reserved is not None, "Reserve comes first"
-        yield from claim_writes.bind_claims(state, state.reserved, placement.node)
+        try:
+            yield from claim_writes.bind_claims(state, state.reserved, placement.node)
+        except NotBindable as refused:
+            retry_at = state.now + RETRY_QUOTA_SECONDS
+            return Reject(Code.UNRESOLVABLE, (refused.message,), retry_at)
         if state.inventory.features.binding_conditions:
             yield from wait_until_prepared(
                 state.inventory.claims,
@@ -305,6 +315,7 @@ class DynamicResources:
                 placement,
                 self._limits.binding_seconds,
             )
+        return None
 
     def undo_pre_bind(self, state: DynamicResourcesState, placement: Placement) -> ApiCalls:
         """Remove the reservations for the pod and delete the extended resource claim."""
@@ -324,6 +335,8 @@ class DynamicResources:
                 return self._preempt_devices and may_be_evicted(event.new, pod, view)
             case "Node":
                 return event.action in _NODE_EVENTS
+            case "ResourceQuota":
+                return quota_may_have_room(event, pod, view)
             case "DeviceClass" | "ResourceSlice":
                 return event.action in ("Add", "Update")
         return False
@@ -342,8 +355,11 @@ class DynamicResources:
             return False
         if self._preempt_devices and may_be_freed(old, new, pod, view):
             return True
-        mine = {claim.uid for claim in claims_of_pod(pod.pod, view.world.devices.claims)}
-        return new.uid in mine and (old is None or old.status != new.status)
+        claims = view.world.devices.claims
+        if new.uid not in {claim.uid for claim in claims_of_pod(pod.pod, claims)}:
+            return False
+        changed = old is None or old.status != new.status
+        return changed and claims.has_room_for(new, pod.uid)
 
     def _claims_not_ready(self, pod: Pod, view: View) -> Reject | None:
         if not pod.structured_claims:
@@ -355,6 +371,18 @@ class DynamicResources:
         except ClaimNotReady as not_ready:
             return Reject(Code.UNRESOLVABLE, (not_ready.message,))
         return None
+
+
+def _unusable(claim: ResourceClaim, pod: PodInfo, view: View) -> Reject | None:
+    """Reject a pod if a claim cannot be allocated on any node, or has no room for the pod."""
+    inventory: Inventory = view.world.devices
+    if reason := _claim_error(claim, inventory):
+        return Reject(Code.UNRESOLVABLE, (reason,))
+    if inventory.claims.has_room_for(claim, pod.uid):
+        return None
+    # An attempt in flight that fails is no event.
+    retry_at = view.now + RETRY_SECONDS if has_room_for(claim, pod.uid) else None
+    return Reject(Code.UNRESOLVABLE, (all_consumers(claim),), retry_at)
 
 
 def _claim_error(claim: ResourceClaim, inventory: Inventory) -> str:

@@ -5,10 +5,15 @@ from __future__ import annotations
 from holdfast.api.devices import EXTENDED_CLAIM, ResourceClaim
 from holdfast.api.meta import is_controlled_by
 from holdfast.api.pod import Pod
+from holdfast.api.resource_quota import ResourceQuota
 from holdfast.columns.pod_info import PodInfo
 from holdfast.devices.claims import ClaimNotReady, claims_of_pod, is_reserved_for
 from holdfast.devices.inventory import Inventory
+from holdfast.framework.events import ClusterEvent
 from holdfast.framework.view import View
+from holdfast.plugins.dynamic_resources.state import device_backed_names
+from holdfast.quota.room import may_have_room
+from holdfast.quota.standard_keys import is_standard_key
 
 
 def may_be_freed(old: ResourceClaim | None, new: ResourceClaim, pod: PodInfo, view: View) -> bool:
@@ -53,6 +58,18 @@ def had_devices_in_flight(deleted: Pod | None, view: View) -> bool:
     if all(inventory.device_class_for(name) is None for name in names):
         return False
     return inventory.claims.extended_claim_of(deleted) is None
+
+
+def quota_may_have_room(event: ClusterEvent, pod: PodInfo, view: View) -> bool:
+    """Return whether a quota may let the claim for the pod's extended resources be created now."""
+    old: ResourceQuota | None = event.old
+    new: ResourceQuota | None = event.new
+    quota = new or old
+    if quota is None or quota.namespace != pod.namespace or view.world.devices is None:
+        return False
+    if not device_backed_names(pod, view.nodes, view.world.devices):
+        return False
+    return may_have_room(old, new, lambda key: not is_standard_key(key))
 
 
 def is_extended_claim_of(claim: ResourceClaim, pod: Pod) -> bool:
