@@ -264,6 +264,8 @@ def allocate_devices(story):
     until(lambda: story.node_of("claiming"), NODES[1])
     until(lambda: story.node_of("gpu"), NODES[1])
     until(lambda: story.event_count("failing-gpu", "FailedScheduling") > 0)
+    story.create(pod("early", NODES[1], claims=[{"name": "gpu", "resourceClaimName": "absent"}]))
+    until(lambda: story.event_count("early", "NotReadyForScheduling") > 0)
 
 
 def negotiate(story):

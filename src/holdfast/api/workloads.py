@@ -197,3 +197,8 @@ class Event(Object, frozen=True):
     last_timestamp: str | None = None
     event_time: str | None = None
     count: int = 0
+
+    @property
+    def last_seen(self) -> str:
+        """When it happened last, RFC 3339; "" if it does not say."""
+        return self.last_timestamp or self.event_time or self.metadata.creation_timestamp or ""

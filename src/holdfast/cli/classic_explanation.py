@@ -65,17 +65,13 @@ async def read_failures(client: Client, pod: Pod, ledger: ClassicLedger) -> list
 
 def _last_failure(events: Iterable[Event]) -> Iterator[Json]:
     failures = [event for event in events if event.reason == FAILED]
-    for event in sorted(failures, key=_time)[-1:]:
+    for event in sorted(failures, key=lambda event: event.last_seen)[-1:]:
         yield {
             "object": f"{event.involved_object.kind} {event.involved_object.name}",
             "by": event.source.component or event.reporting_component,
             "message": event.message,
-            "time": _time(event),
+            "time": event.last_seen,
         }
-
-
-def _time(event: Event) -> str:
-    return event.last_timestamp or event.event_time or event.metadata.creation_timestamp or ""
 
 
 def classic_lines(answer: Json) -> list[str]:

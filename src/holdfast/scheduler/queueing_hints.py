@@ -16,6 +16,7 @@ from holdfast.framework.plugin import (
     OutsideSpecKeyPlugin,
     Plugin,
     QueueingHintPlugin,
+    Reject,
     Scope,
     implements,
     is_registered_for,
@@ -63,9 +64,13 @@ class QueueingHints:
 
     def gating_plugin(self, pod_info: PodInfo) -> str:
         """Return the name of the PreEnqueue plugin that keeps a pod out of activeQ, or ""."""
-        profile = self._profiles[pod_info.scheduler_name]
-        found = run_pre_enqueue_plugins(profile, pod_info, self._world, self._now())
+        found = self.gating_rejection(pod_info)
         return "" if found is None else found[0]
+
+    def gating_rejection(self, pod_info: PodInfo) -> tuple[str, Reject] | None:
+        """Return that plugin's name and why it rejects the pod, or None."""
+        profile = self._profiles[pod_info.scheduler_name]
+        return run_pre_enqueue_plugins(profile, pod_info, self._world, self._now())
 
     def interested_plugins(self, event: ClusterEvent) -> frozenset[str] | None:
         """Return the names of the plugins that registered for an event; None: check every pod.

@@ -47,6 +47,7 @@ from holdfast.scheduler.result_handler import ResultHandler
 from holdfast.scheduler.scheduling_queue import SchedulingQueue
 from holdfast.scheduler.status_reporter import StatusReporter
 from holdfast.scheduler.unclaimed_objects import UnclaimedObjects
+from holdfast.scheduler.unready_pods import UnreadyPods
 
 log = logging.getLogger(__name__)
 
@@ -106,6 +107,18 @@ class Scheduler:
             {EXTENDER} if extenders else (),
             DurationRecorder(clock.monotonic, metrics.hint_seconds.observe),
         )
+        self._background_tasks = background_tasks = BackgroundTasks()
+        self.recorder = EventRecorder(client, clock)
+        self._reporter = reporter = StatusReporter(client, self.recorder, clock)
+        self._unready = UnreadyPods(
+            clock.monotonic,
+            queueing_hints.gating_rejection,
+            lambda pod_info, message: background_tasks.start(
+                reporter.mark_unready(
+                    pod_info, message, nominated=self.world.nominations.node_of(pod_info.uid)
+                )
+            ),
+        )
         self.queue = SchedulingQueue(
             queueing_strategy=queueing_hints.queueing_strategy,
             gating_plugin=queueing_hints.gating_plugin,
@@ -116,11 +129,10 @@ class Scheduler:
             event_keys=queueing_hints.event_keys,
             on_ready=self._ready.set,
             on_move=metrics.incoming.add,
+            on_gated=self._unready.add,
             initial_backoff=backoff[0],
             maximum_backoff=backoff[1],
         )
-        self.recorder = EventRecorder(client, clock)
-        self._reporter = reporter = StatusReporter(client, self.recorder, clock)
         self._unclaimed = UnclaimedObjects(
             self.profiles,
             lambda obj: self.informers.newest(obj),  # noqa: PLW0108 - they are made below
@@ -134,7 +146,6 @@ class Scheduler:
             DurationRecorder(clock.monotonic, metrics.event_seconds.observe),
             on_unclaimed=self._unclaimed.add,
         )
-        self._background_tasks = background_tasks = BackgroundTasks()
         self._preparations = Preparations(
             self.profiles, self.world, clock, lambda queued: self.queue.done(queued.uid)
         )
@@ -293,6 +304,7 @@ class Scheduler:
             await self._clock.sleep(wait)
             self.queue.flush(self._clock.monotonic(), self._clock.now())
             self._unclaimed.flush(self._clock.monotonic())
+            self._unready.flush()
             self._resizer.retry()
 
     def schedule_one(self, queued: QueuedPodInfo) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
+import re
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -13,9 +14,11 @@ from typing import Any
 import msgspec
 
 from holdfast.api import reservation_status
+from holdfast.api.classic_claims import readable_entries
 from holdfast.api.group_scheduling import NOT_IMPLEMENTED, ignored_group_requests
 from holdfast.api.meta import Condition, Object, version_guard
-from holdfast.api.scheme import PODS
+from holdfast.api.pod import Pod
+from holdfast.api.scheme import EVENTS, PODS
 from holdfast.api.timestamps import rfc3339
 from holdfast.client.backoff import Retries
 from holdfast.client.client import Client, PatchType
@@ -36,6 +39,12 @@ from holdfast.scheduler.scheduled_objects import (
 
 log = logging.getLogger(__name__)
 
+NOT_READY = "NotReadyForScheduling"
+"""Reason of the condition and the event of a pod that a PreEnqueue plugin rejects."""
+CLAIM_NOT_CREATED = "FailedResourceClaimCreation"
+"""Reason of the event with which the claim controllers report a claim that they cannot create."""
+_FORBIDDEN = re.compile(r' \S+ "[^"]*" is forbidden:')
+"""Names a claim that was not created, with another generated name in each attempt."""
 LONGEST_NOTE = 1024
 TRIES = 4
 MAX_WRITES = 16
@@ -158,9 +167,32 @@ class StatusReporter:
         else:
             await self._mark_pod(pod_info, reason, message, nominated)
 
+    async def mark_unready(self, pod_info: PodInfo, message: str, *, nominated: str = "") -> None:
+        """Record why PreEnqueue rejects a pod, with why it has no claim, unless it is known."""
+        if failure := await self._claim_failure(pod_info):
+            message = f"{message}: {failure}"
+        old = pod_scheduled(pod_info.pod)
+        if old is None or (old.reason, old.message) != (NOT_READY, message):
+            self.warn(pod_info, NOT_READY, message)
+            await self.mark_unscheduled(pod_info, NOT_READY, message, nominated=nominated)
+
+    async def _claim_failure(self, pod_info: PodInfo) -> str:
+        """Return why the last creation of a claim of the pod has failed, or ""."""
+        pod = pod_info.pod
+        if not (pod.spec.resource_claims or readable_entries(pod)):
+            return ""
+        fields = f"involvedObject.uid={pod_info.uid},reason={CLAIM_NOT_CREATED}"
+        try:
+            async with self._slots:
+                listing = await self._client.list(EVENTS, pod_info.namespace, fields=fields)
+            found = listing.items
+        except HoldfastError:
+            return ""  # without the right to read events the message is shorter
+        last = max(found, key=lambda event: event.last_seen).message if found else ""
+        return _FORBIDDEN.sub("", last)
+
     async def _mark_pod(self, pod_info: PodInfo, reason: str, message: str, nominated: str) -> None:
-        status = pod_info.pod.status
-        old = next((c for c in status.conditions if c.type == "PodScheduled"), None)
+        status, old = pod_info.pod.status, pod_scheduled(pod_info.pod)
         same = old and (old.status, old.reason, old.message) == ("False", reason, message)
         if same and nominated == status.nominated_node_name:
             return
@@ -279,6 +311,11 @@ class StatusReporter:
             reference_to(pod_info), type_, reason, message, action=action,
             component=pod_info.scheduler_name,
         )  # fmt: skip
+
+
+def pod_scheduled(pod: Pod) -> Condition | None:
+    """Return the condition PodScheduled of a pod, if it has one."""
+    return next((c for c in pod.status.conditions if c.type == "PodScheduled"), None)
 
 
 def _newer(version: str, than: str) -> bool:
