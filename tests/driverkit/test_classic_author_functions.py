@@ -11,6 +11,10 @@ from tests.driverkit.classic_controller import (
 from holdfast.api.classic import ClassicAllocation
 from holdfast.api.classic_names import IMMEDIATE
 from holdfast.api.node_inventory import NODE_INVENTORIES
+from holdfast.api.scheme import PODS
+from holdfast.classic_dra.ledger import ClassicLedger
+from holdfast.cli.classic_explanation import read_failures
+from holdfast.columns.node_table import NodeTable
 from holdfast.driverkit import Choice, Device, Driver, Retry, Unsuitable
 from holdfast.driverkit.classic import fit_handlers
 
@@ -30,6 +34,68 @@ async def test_C049_missing_parameters_keep_a_claim_pending_until_they_are_there
         await test.create_parameters("wanted", memory="2Gi")
         await test.clock.advance(5.1)
         assert '"2Gi"' in (await test.claim()).status.allocation.resource_handle
+
+
+def choosy():
+    """Return a driver whose ``fits`` says why a device does not fit."""
+    driver = Driver("gpu.example.com")
+    driver.prepare(lambda claim: None)
+
+    @driver.fits
+    def fits(free, request):
+        if not free:
+            return None
+        if free[0].attributes.get("firmware") == 1:
+            raise Unsuitable("the firmware is too old")
+        return Choice([free[0]])
+
+    return driver
+
+
+async def test_the_reason_that_fits_gives_is_an_event_once_and_why_shows_it(tmp_path):
+    old, new = Device("gpu-0", {"firmware": 1}), Device("gpu-0", {"firmware": 2})
+    async with DriverTest(tmp_path, choosy()) as test:
+        await test.create_class()
+        for name in ("n1", "n2"):
+            await test.create_node(name, old)
+        await test.create_claim()
+        await test.create_pod(potential=["n1", "n2", "without-devices"])
+        assert await test.answers() == {"claim": ["n1", "n2", "without-devices"]}
+        said = "claim claim: n1, n2: the firmware is too old"
+        assert await test.events("pod") == await test.events("claim") == [said]
+        ledger = ClassicLedger(NodeTable())
+        for resource in (CLAIMS, SCHEDULINGS):
+            for obj in (await test.client.list(resource)).items:
+                ledger.upsert(obj)
+        pod = await test.client.get(PODS, "pod", "default")
+        shown = await read_failures(test.client, pod, ledger)
+        assert {(one["by"], one["message"]) for one in shown} == {("gpu.example.com", said)}
+        await test.create_node("n3", new)  # whatever waits is looked at again
+        await test.clock.advance(100)
+        assert await test.events("pod") == [said]
+        await test.ask(selected="n3")
+        assert (await test.claim()).is_allocated
+        assert await test.events("pod") == [said]
+
+
+async def test_the_reason_that_fits_gives_is_an_event_of_an_immediate_claim(tmp_path):
+    async with DriverTest(tmp_path, choosy()) as test:
+        await test.create_class()
+        await test.create_node("n1", Device("gpu-0", {"firmware": 1}))
+        await test.create_claim(allocationMode=IMMEDIATE)
+        [message] = set(await test.events("claim"))
+        said = "no node has what the claim needs: n1: the firmware is too old"
+        assert message == f"claim claim: {said}"
+
+
+async def test_a_node_without_a_free_device_is_no_event(tmp_path):
+    async with DriverTest(tmp_path, a_driver()) as test:
+        await test.create_class()
+        await test.create_claim()
+        await test.create_node("n1", Device("gpu-0", {}, {"memory": "1Gi"}))
+        await test.create_pod(potential=["n1", "n2"])
+        assert await test.answers() == {"claim": ["n1", "n2"]}
+        assert await test.events("pod") == []
 
 
 async def test_the_name_of_parameters_leads_to_no_other_object(tmp_path):

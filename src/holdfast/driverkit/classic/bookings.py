@@ -24,6 +24,7 @@ from holdfast.driverkit.classic.fitting import (
 )
 from holdfast.driverkit.classic.inventory_objects import choice_of, devices_of
 
+NOT_READY = "it has no inventory of the driver, or its inventory is not ready"
 HOLD_SECONDS = 60.0
 """How long a booking counts that is only in memory."""
 _MOST_RESULTS = 64
@@ -109,7 +110,7 @@ class Bookings:
         if free is None:
             if all(is_optional(request.parameters) for request in requests):
                 return tuple(Choice(granted=0) for _ in requests)
-            return "it has no inventory of the driver, or its inventory is not ready"
+            return NOT_READY
         results = self._pools[pool].results
         if key not in results:
             if len(results) >= _MOST_RESULTS:

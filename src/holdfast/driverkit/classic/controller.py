@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import logging
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from enum import Enum
 
@@ -34,13 +34,14 @@ from holdfast.clock import Clock
 from holdfast.driverkit.classic.claim_items import ClaimError, ClaimItems
 from holdfast.driverkit.classic.claim_locks import ClaimLocks
 from holdfast.driverkit.classic.claim_writes import ClaimWrites
-from holdfast.driverkit.classic.fitting import Unsuitable
+from holdfast.driverkit.classic.fitting import Unsuitable, reasons_text
 from holdfast.driverkit.classic.handlers import (
     Allocated,
     ClaimItem,
     ClassicHandlers,
     ImmediateCheck,
     NotYet,
+    RefusedNodes,
 )
 from holdfast.driverkit.classic.negotiation import (
     ClaimStep,
@@ -115,6 +116,8 @@ class DriverController:
         """Keys of PodSchedulings whose spec has changed since they were looked at."""
         self._waiting: set[str] = set()
         """Keys of claims and PodSchedulings that wait for something to become free."""
+        self._reported: dict[str, str] = {}
+        """The last reasons for unsuitable nodes in an event, by uid of the PodScheduling."""
         self._rechecked: set[str] = set()
         """Keys that have a turn to be looked at again."""
         self._next_turn = 0.0
@@ -176,6 +179,7 @@ class DriverController:
             self.queue.forget(key)
             self._waiting.discard(key)
             self._asked.discard(key)
+            self._reported.pop(seen.uid, None)
         elif old is None or old.spec != new.spec:
             self._asked.add(key)
             self.queue.add(key)
@@ -290,14 +294,16 @@ class DriverController:
         asked = open_question(scheduling, {name for item in items for name in item.entries})
         selected = asked.selected_node
         errors: list[Exception] = []
-        found = await self._unsuitable(pod, items, scheduling, asked)
+        refused = await self._unsuitable(pod, items, scheduling, asked)
+        found = refused.by_claim
         if selected and not any(selected in nodes for nodes in found.values()):
             errors = await self._allocate(items, pod, selected)
             if not errors:
                 return
             items = [item for item in items if not self._is_allocated(item.claim)]
             asked = msgspec.structs.replace(asked, selected_node="")
-            found = await self._unsuitable(pod, items, scheduling, asked)
+            refused = await self._unsuitable(pod, items, scheduling, asked)
+            found = refused.by_claim
         refusals = [error for error in errors if isinstance(error.__cause__, Unsuitable)]
         answers = {
             entry: answer({*found[item.claim.uid], *([selected] if refusals else ())}, selected)
@@ -308,7 +314,18 @@ class DriverController:
         await self._schedulings.publish(scheduling, answers)
         for error in refusals:  # not tried again at once: the scheduler selects another node
             self._record_failure(_SCHEDULING + scheduling.key, error, 1)
+        self._report_reasons(scheduling, items, refused.reasons)
         self._raise_first([error for error in errors if error not in refusals])
+
+    def _report_reasons(
+        self, scheduling: PodScheduling, items: Sequence[ClaimItem], reasons: Mapping[str, str]
+    ) -> None:
+        """Record why nodes are refused, once for the same reasons."""
+        text = reasons_text(reasons)
+        if text and items and self._reported.get(scheduling.uid) != text:
+            self._reported[scheduling.uid] = text
+            error = ClaimError(items[0].claim, Unsuitable(text))
+            self._record_failure(_SCHEDULING + scheduling.key, error, 1)
 
     async def _unsuitable(
         self,
@@ -316,16 +333,20 @@ class DriverController:
         items: Sequence[ClaimItem],
         scheduling: PodScheduling,
         asked: PodSchedulingSpec,
-    ) -> dict[str, Collection[str]]:
-        """Return the unsuitable nodes by uid of the claim."""
+    ) -> RefusedNodes:
+        """Return the unsuitable nodes by uid of the claim, of every claim."""
         nodes = nodes_to_check(scheduling, {name for item in items for name in item.entries})
         try:
             found = await self._handlers.unsuitable_nodes(pod, items, nodes, asked)
         except Exception as error:
             raise ClaimError(items[0].claim, error) from error
-        if isinstance(found, Mapping):
-            return {item.claim.uid: found.get(item.claim.uid, ()) for item in items}
-        return {item.claim.uid: found for item in items}
+        uids = [item.claim.uid for item in items]
+        if not isinstance(found, RefusedNodes):
+            found = RefusedNodes(
+                found if isinstance(found, Mapping) else dict.fromkeys(uids, found)
+            )
+        by_claim = {uid: found.by_claim.get(uid, ()) for uid in uids}
+        return RefusedNodes(by_claim, found.reasons)
 
     async def _allocate(
         self, items: Sequence[ClaimItem], pod: Pod | None, node: str | None

@@ -19,18 +19,20 @@ from holdfast.api.scheme import NODES
 from holdfast.client.client import Client
 from holdfast.clock import Clock
 from holdfast.driverkit.classic.allocations import Allocations
-from holdfast.driverkit.classic.bookings import Booking, Bookings
+from holdfast.driverkit.classic.bookings import NOT_READY, Booking, Bookings
 from holdfast.driverkit.classic.fit_functions import FitFunctions, Usage
 from holdfast.driverkit.classic.fitting import (
+    NO_FREE_DEVICE,
     Choice,
     ClaimRequest,
     Unsuitable,
     is_optional,
     less_preferred,
     quantity,
+    reasons_text,
 )
 from holdfast.driverkit.classic.handle import booking_of, decode_handle, encode_handle
-from holdfast.driverkit.classic.handlers import Allocated, ClaimItem
+from holdfast.driverkit.classic.handlers import Allocated, ClaimItem, RefusedNodes
 from holdfast.driverkit.classic.inventory_objects import booked, choice_of
 from holdfast.driverkit.classic.inventory_store import InventoryStore
 from holdfast.driverkit.classic.parameters import (
@@ -45,6 +47,7 @@ CLASS_PARAMETERS_SECONDS = 5.0
 """How long the parameters of a class are remembered."""
 MOST_BUSY_SECONDS = 0.1
 """How long ``fits`` may be called for nodes before other tasks have their turn."""
+_WITHOUT_REASON = frozenset({NO_FREE_DEVICE, NOT_READY})
 log = logging.getLogger(__name__)
 
 
@@ -99,7 +102,7 @@ class FitHandlers:
         items: Sequence[ClaimItem],
         nodes: Sequence[str],
         asked: PodSchedulingSpec,
-    ) -> Mapping[str, set[str]]:
+    ) -> RefusedNodes:
         """Ask ``fits`` about the nodes; on a suitable selected node the devices are held.
 
         If the selected node gives everything, no other node is looked at.
@@ -109,9 +112,9 @@ class FitHandlers:
             choices = self._choose(items, self._pool(selected))
             if not isinstance(choices, str) and all(_gives(i, choices) for i in items):
                 self._hold(items, self._pool(selected), choices)
-                return {}
+                return RefusedNodes({})
         found = await self._choices(items, nodes)
-        unsuitable = {node for node, choices in found.items() if isinstance(choices, str)}
+        unsuitable = {node: why for node, why in found.items() if isinstance(why, str)}
         potential = {*asked.potential_nodes, selected}
         by_claim = {item.claim.uid: set(unsuitable) for item in items}
         for item in items:
@@ -127,9 +130,11 @@ class FitHandlers:
             if not isinstance(choices, str):
                 self._hold(items, self._pool(selected), choices)
             else:  # by now
+                unsuitable[selected] = choices
                 for each in by_claim.values():
                     each.add(selected)
-        return by_claim
+        given = {node: why for node, why in unsuitable.items() if why not in _WITHOUT_REASON}
+        return RefusedNodes(by_claim, given)
 
     async def _choices(
         self, items: Sequence[ClaimItem], nodes: Sequence[str]
@@ -271,11 +276,17 @@ class FitHandlers:
             for booking in self.bookings.find(item.claim.uid):
                 return booking.pool
         free = {pool: len(self.bookings.free(pool) or ()) for pool in self.bookings.pools()}
+        reasons: dict[str, str] = {}
         for pool in sorted(free, key=lambda name: (-free[name], name)):
-            fits = not isinstance(self._choose(items, pool), str)
-            if fits and all([await self._is_suitable(item, pool) for item in items]):
+            choices = self._choose(items, pool)
+            if not all([await self._is_suitable(item, pool) for item in items]):
+                continue
+            if not isinstance(choices, str):
                 return pool
-        raise Unsuitable("no node has what the claim needs")
+            reasons[pool] = choices
+        given = {node: why for node, why in reasons.items() if why not in _WITHOUT_REASON}
+        why = f": {reasons_text(given)}" if given else ""
+        raise Unsuitable(f"no node has what the claim needs{why}")
 
     async def _is_suitable(self, item: ClaimItem, node: str) -> bool:
         selector = item.resource_class.suitable_nodes

@@ -12,6 +12,10 @@ from holdfast.errors import BadRequest, HoldfastError, Retryable
 
 Attribute = bool | int | str | tuple[bool | int | str, ...]
 _ZERO = Quantity(0)
+MAX_NAMES = 5
+"""How many nodes are named for one reason."""
+NO_FREE_DEVICE = "no free device fits"
+"""Why a claim does not fit if ``fits`` gives no reason."""
 
 
 class Unsuitable(HoldfastError):
@@ -151,7 +155,7 @@ def choose(
     for request in requests:
         try:
             choice = fits(free, request.parameters, request.class_parameters)
-            reason = "no free device fits"
+            reason = NO_FREE_DEVICE
         except Unsuitable as unsuitable:
             choice, reason = None, str(unsuitable)
         if choice is None:
@@ -164,6 +168,23 @@ def choose(
         granted = choice.amount if is_optional(request.parameters) else choice.granted
         choices.append(replace(choice, devices=tuple(choice.devices), granted=granted))
     return tuple(choices)
+
+
+def reasons_text(reasons: Mapping[str, str]) -> str:
+    """Write why nodes are refused, those of the same reason together.
+
+    >>> reasons_text({"n2": "too old", "n1": "too old", "n3": "too hot"})
+    'n1, n2: too old; n3: too hot'
+    """
+    nodes: dict[str, list[str]] = {}
+    for node in sorted(reasons):
+        nodes.setdefault(reasons[node], []).append(node)
+    return "; ".join(f"{_names(found)}: {why}" for why, found in nodes.items())
+
+
+def _names(nodes: Sequence[str]) -> str:
+    more = len(nodes) - MAX_NAMES
+    return ", ".join(nodes[:MAX_NAMES]) + (f" and {more} more" if more > 0 else "")
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
 from holdfast.api.classic import ClassicAllocation, ClassicClaim, ClassicClass, PodSchedulingSpec
@@ -28,7 +28,17 @@ class ClaimItem:
 
 
 Allocated = ClassicAllocation | Exception
-UnsuitableNodes = Collection[str] | Mapping[str, Collection[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedNodes:
+    """Unsuitable nodes by uid of the claim, and by node why, where the author gives a reason."""
+
+    by_claim: Mapping[str, Collection[str]]
+    reasons: Mapping[str, str] = field(default_factory=dict)
+
+
+UnsuitableNodes = Collection[str] | Mapping[str, Collection[str]] | RefusedNodes
 """Nodes for all items, or nodes by uid of the claim."""
 
 
