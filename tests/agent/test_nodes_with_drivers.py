@@ -18,19 +18,24 @@ from holdfast.agent import plugin_registry, pod_worker
 from holdfast.agent.node_agent import NodeIdentity
 from holdfast.agent.node_pod import NODE_PODS
 from holdfast.agent.node_setup import make_agent
-from holdfast.api.scheme import EVENTS, NODES, RESOURCE_SLICES
+from holdfast.api.scheme import EVENTS, NODES, PODS, RESOURCE_SLICES
 from holdfast.apiserver.inprocess import InProcessTransport
+from holdfast.cli.explanation_text import format_explanation
+from holdfast.cli.why_command import answer_about
 from holdfast.client.backoff import Backoff
 from holdfast.client.client import Client
 from holdfast.clock import SystemClock
 from holdfast.cluster import Cluster
+from holdfast.configuration.reading import Configuration
 from holdfast.driverkit import Cdi, Device, Driver
 from holdfast.driverkit.process import DriverProcess, DriverSettings
 from holdfast.errors import BadConfiguration, NotFound
+from holdfast.feature_gates import FeatureGates
+from holdfast.plugins import default_profiles
 from holdfast.settings import ClusterSettings, NodeSettings, ServerSettings
 from holdfast.testing.builders import a_deployment, a_pod, resource_of
 from holdfast.testing.device_builders import a_claim, a_device_class, a_slice
-from holdfast.testing.drivers import Fail, FaultyDriver
+from holdfast.testing.drivers import Block, Fail, FaultyDriver
 
 pytestmark = [
     pytest.mark.asyncio(loop_scope="module"),
@@ -95,6 +100,12 @@ class DriverCluster:
                 if reached(pod):
                     return pod
                 await asyncio.sleep(0.02)
+
+    async def why(self, name):
+        """Return what ``holdfast why`` prints."""
+        pod = await self.client.get(PODS, name, "default")
+        setup = Configuration(default_profiles()), FeatureGates(), SystemClock().now()
+        return format_explanation(await answer_about(self.client, pod, *setup))
 
     async def running(self, name):
         return await self.until(name, lambda pod: pod.status.phase == "Running")
@@ -176,8 +187,14 @@ async def test_D078_an_unregistered_driver_keeps_the_pod_pending_until_it_regist
     await cluster.event("d78", "FailedPrepareDynamicResources", f"{driver.name} is not registered")
     pod = await cluster.client.get(NODE_PODS, "d78", "default")
     assert (pod.spec.node_name, pod.status.phase) == (NODE, "Pending")
+    first, advice, *_ = (await cluster.why("d78")).splitlines()
+    assert first.startswith(f"default/d78 has not started on {NODE}: FailedPrepareDynamicResources")
+    assert f"{driver.name} is not registered" in first
+    running = f"see whether {driver.name} runs on {NODE} and is registered, and its log"
+    assert advice == f"  to do: {running}"
     async with cluster.driver(driver):
         pod = await cluster.running("d78")
+        assert "has not started" not in await cluster.why("d78")
         assert await cluster.printed(pod) == ["GPU_req_0=gpu-0"]
         await cluster.delete("d78")
         assert [name for name, _ in driver.calls] == ["prepare", "unprepare"]
@@ -197,6 +214,25 @@ async def test_D079_a_failed_prepare_is_tried_again_and_containers_start_once(cl
         assert pod.status.container_statuses[0].restart_count == 0
         await cluster.delete("d79")
         assert [name for name, _ in driver.calls] == ["prepare", "unprepare"]
+
+
+async def test_a_driver_that_does_not_answer_is_named_before_it_has_failed(cluster):
+    driver, block = a_driver("silent"), Block()
+    driver.inject("prepare", block)
+    await cluster.create(
+        a_device_class("silent", driver=driver.name), a_claim("silent", device_class="silent")
+    )
+    async with cluster.driver(driver):
+        await cluster.run("silent", ["silent"])
+        await block.entered.wait()
+        said = (await cluster.why("silent")).splitlines()[:2]
+        assert said == [
+            f"default/silent has not started on {NODE} yet",
+            f"  to do: see whether {driver.name} runs on {NODE} and is registered, and its log",
+        ]
+        block.release.set()
+        await cluster.running("silent")
+        await cluster.delete("silent")
 
 
 async def test_D080_a_container_sees_only_the_devices_of_its_requests(cluster):

@@ -8,6 +8,7 @@ from typing import Any
 from holdfast.api import scheme
 from holdfast.api.classic_annotation import InvalidEntries
 from holdfast.api.classic_claims import classic_entries
+from holdfast.api.classic_names import MAX_CONSUMERS
 from holdfast.api.meta import Object
 from holdfast.api.pod import Pod
 from holdfast.api.workloads import Event
@@ -98,6 +99,8 @@ def _advice(claim: Json, *, reported: bool) -> str:
     if claim["state"] in ("Reserved", "Allocated"):
         if claim["consumers"] and not claim["shared"]:
             return "wait until the pod that uses the claim ends, or give each pod its own claim"
+        if len(claim["consumers"]) >= MAX_CONSUMERS:
+            return "wait until a pod that uses the claim ends, or give the pod a claim of its own"
         return ""
     if claim["class"] and not claim["driver"]:
         return f"an administrator has to create ResourceClass {claim['class']}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from holdfast.cli.pod_progress import QUOTA_ADVICE, QUOTA_WORDS
 from holdfast.cli.table import counted, join_names
 from holdfast.devices.obstacles import ObstacleKind as Kind
 
@@ -14,6 +15,11 @@ _ADVICE_BEFORE_FILTERS = {
     "preEnqueue": "create the claim or the template that spec.resourceClaims of the pod names; "
     "`kubectl describe pod` shows events of the controller that creates claims",
     "preFilter": "`kubectl get deviceclasses` and `kubectl get resourceclaims` list what exists",
+}
+_ADVICE_FOR_WORDS = {
+    QUOTA_WORDS: QUOTA_ADVICE,
+    "resourceclaim in use": "wait until a pod that uses the claim ends, or give the pod a claim of "
+    "its own",
 }
 _ADVICE = {
     Kind.NO_DEVICE: "a driver has to publish a ResourceSlice for the node",
@@ -40,12 +46,18 @@ _ADVICE_FOR_RESOURCES = {
 def device_lines(answer: Json) -> list[str]:
     """Format what an explanation says about the pod's claims and extended resources."""
     for point, advice in _ADVICE_BEFORE_FILTERS.items():
-        if (answer.get(point) or {}).get("plugin") == PLUGIN:
-            return [f"  to do: {advice}"]
+        found = answer.get(point) or {}
+        if found.get("plugin") == PLUGIN:
+            said = " ".join((*found["reasons"], answer.get("claimFailure") or ""))
+            better = (words for key, words in _ADVICE_FOR_WORDS.items() if key in said)
+            return [f"  to do: {next(better, advice)}"]
     details = (answer.get("details") or {}).get(PLUGIN)
     if not details:
         return []
-    lines = [line for one in details["extendedResources"] for line in _resource(one)]
+    # After an error of a selector it is not known what serves the resource.
+    failed = bool(answer.get("error"))
+    resources = details["extendedResources"]
+    lines = [line for one in resources for line in _resource(one, failed=failed)]
     for request in details["requests"]:
         for alternative in request["alternatives"]:
             lines += _request(request, alternative)
@@ -53,7 +65,9 @@ def device_lines(answer: Json) -> list[str]:
                 lines += _closest(alternative)
                 lines += [] if _preempts(answer) else _advice(request, alternative)
     lines += [_error(one) for one in details["errors"]]
-    lines += [_allocated(claim) for claim in details["allocatedClaims"]]
+    shown = {claim["claim"] for claim in answer.get("waitsForDevices") or ()}
+    allocated = details["allocatedClaims"]
+    lines += [_allocated(claim) for claim in allocated if claim["claim"] not in shown]
     if left := details["leftToNominatedPods"]:
         words = "free devices are left to pods that are nominated to the node"
         lines.append(f"  {len(left):>5}  {words}: {join_names(left)}")
@@ -81,7 +95,9 @@ def _request(request: Json, alternative: Json) -> list[str]:
     ]
     for obstacle in alternative["obstacles"]:
         devices = obstacle["devices"]
-        affected = f" ({counted(devices, 'device')})" if devices else ""
+        failing = obstacle.get("failingDevices")
+        which = join_names(failing) if failing else counted(devices, "device")
+        affected = f" ({which})" if devices else ""
         names = obstacle["nodes"]
         lines.append(f"  {len(names):>5}  {obstacle['rule']}{affected}: {join_names(names)}")
     return lines
@@ -144,7 +160,9 @@ def _error(error: Json) -> str:
     return f"  {len(error['nodes']):>5}  {error['message']}: {join_names(error['nodes'])}"
 
 
-def _resource(resource: Json) -> Iterable[str]:
+def _resource(resource: Json, *, failed: bool) -> Iterable[str]:
+    if failed and not resource["devicePlugin"] and not resource["devices"]:
+        return
     by_class = f"by devices of class {resource['deviceClass']}:"
     by_plugin = "by a device plugin where a node has it, else " if resource["devicePlugin"] else ""
     yield f"  {resource['name']} is served {by_plugin}{by_class}"

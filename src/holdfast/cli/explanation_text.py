@@ -10,12 +10,14 @@ from holdfast.capacity.policy_usage import count_text
 from holdfast.cli.classic_explanation import classic_lines
 from holdfast.cli.device_explanation_text import device_lines
 from holdfast.cli.numa_explanation_text import numa_and_device_lines
+from holdfast.cli.pod_progress import class_lines, progress_lines, start_lines
 from holdfast.cli.table import MAX_NAMES, join_names
 
 
 def format_explanation(answer: dict[str, Any]) -> str:
     """Format the message, the nodes rejected for each reason, and the best nodes with scores."""
-    lines = [*current_node(answer), f"{answer['pod']}: {_headline(answer)}"]
+    lines = [*before_decision(answer), f"{answer['pod']}: {_headline(answer)}"]
+    lines += class_lines(answer)
     lines += _policies(answer.get("resourcePolicies") or ())
     lines += rejected_nodes(answer.get("nodes") or ())
     lines += device_lines(answer)
@@ -27,12 +29,8 @@ def format_explanation(answer: dict[str, Any]) -> str:
 
 
 def notes(answer: dict[str, Any]) -> list[str]:
-    """Format why a pod that fits is pending, when it is tried again, extenders not called."""
-    last = answer.get("lastAttempt")
-    lines = []
-    if last and answer.get("schedulable"):
-        lines.append(f"  the last attempt failed ({last['reason']}): {last['message']}")
-    lines += [
+    """Format when a pod is tried again, and which extenders were not called."""
+    lines = [
         f"  it is tried again at {time}, without waiting for a change of the cluster"
         for time in [answer.get("retryAt")]
         if time
@@ -41,6 +39,11 @@ def notes(answer: dict[str, Any]) -> list[str]:
         f"  the extender at {url} was not called: it may reject nodes or prefer others"
         for url in answer.get("extendersNotAsked") or ()
     ]
+
+
+def before_decision(answer: dict[str, Any]) -> list[str]:
+    """Format what is so whatever is decided: the node of a pod, or what keeps it from one."""
+    return [*start_lines(answer), *current_node(answer), *progress_lines(answer)]
 
 
 def current_node(answer: dict[str, Any]) -> list[str]:
@@ -67,7 +70,8 @@ def _headline(answer: dict[str, Any]) -> str:
         return f"scheduling fails: {answer['error']}"
     if answer.get("schedulable"):
         return f"fits on {join_names(answer['best'])}"
-    return str(answer.get("message", ""))
+    message, failure = str(answer.get("message", "")), answer.get("claimFailure")
+    return f"{message}: {failure}" if failure and answer.get("preEnqueue") else message
 
 
 def _policies(found: Iterable[dict[str, Any]]) -> list[str]:

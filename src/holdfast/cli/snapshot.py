@@ -13,6 +13,7 @@ from holdfast.api.pod import Pod
 from holdfast.capacity.policy_usage import usage_of
 from holdfast.cli.classic_explanation import classic_claims
 from holdfast.cli.objects import Manifest, read_object
+from holdfast.cli.pod_progress import devices_in_preparation, missing_device_classes
 from holdfast.cli.world_building import DEFAULT_GATES, world_without
 from holdfast.columns.pod_info import PodInfo
 from holdfast.engine.explanation import explain
@@ -66,6 +67,8 @@ class Snapshot:
             answer
             | _policies(self.world, pod_info)
             | classic_claims(self.world, self.pod)
+            | devices_in_preparation(self.world, self.pod)
+            | missing_device_classes(self.world, pod_info)
             | ({"extendersNotAsked": skipped} if skipped else {})
         )
 

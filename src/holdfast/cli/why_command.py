@@ -12,11 +12,15 @@ from holdfast.api.pod import Pod
 from holdfast.cli.classic_explanation import read_failures
 from holdfast.cli.connection import connect, list_all
 from holdfast.cli.explain import print_answer
+from holdfast.cli.pod_progress import drivers_of_claims, read_reports
 from holdfast.cli.scheduler_configuration import SchedulerSetup
 from holdfast.cli.snapshot import snapshot_from_objects
 from holdfast.client.classic_group import find_classic_group
+from holdfast.client.client import Client
 from holdfast.clock import SystemClock
+from holdfast.configuration.reading import Configuration
 from holdfast.errors import NotFound, Refused
+from holdfast.feature_gates import FeatureGates
 
 
 def explain_pod(
@@ -41,22 +45,30 @@ async def _explain(
                 f'there is no pod "{name}" in namespace "{namespace}" at {endpoint.url}: '
                 "`kubectl get pods -A` lists them; -n names the namespace"
             ) from missing
-        group = await find_classic_group(client)
-        resources = classic_resources(group) if group else None
-        objects = await list_all(client)
-        snapshot = snapshot_from_objects(objects, key, gates)
-        snapshot.world.classic.resources = resources
-        failures = await read_failures(client, found, snapshot.world.classic)
+        return await answer_about(client, found, configuration, gates, SystemClock().now())
+
+
+async def answer_about(
+    client: Client, pod: Pod, configuration: Configuration, gates: FeatureGates, now: float
+) -> dict[str, Any]:
+    """Schedule a pod again at a time, and add what the cluster reports about it."""
+    group = await find_classic_group(client)
+    snapshot = snapshot_from_objects(await list_all(client), pod.key, gates)
+    snapshot.world.classic.resources = classic_resources(group) if group else None
+    failures = await read_failures(client, pod, snapshot.world.classic)
+    reports = await read_reports(client, pod)
+    if "notStarted" in reports:
+        reports["notStarted"]["drivers"] = drivers_of_claims(snapshot.world, pod)
     answer = snapshot.explain(
-        configuration.profiles, SystemClock().now(), preempt=True,
-        extenders=configuration.extenders,
-    )  # fmt: skip
+        configuration.profiles, now, preempt=True, extenders=configuration.extenders
+    )
     if "classicClaims" in answer:
         answer["classicClaims"]["failures"] = failures
-    return answer | {
-        "nodeName": found.spec.node_name or None,
-        "lastAttempt": last_attempt(found),
-    }
+    return (
+        answer
+        | {"nodeName": pod.spec.node_name or None, "lastAttempt": last_attempt(pod)}
+        | reports
+    )
 
 
 def last_attempt(pod: Pod) -> dict[str, str] | None:

@@ -271,6 +271,16 @@ def is_reserved_for(claim: ResourceClaim, pod_uid: str) -> bool:
     return any([consumer.uid == pod_uid for consumer in claim.status.reserved_for])
 
 
+def is_bound_with(pod: Pod, claim: ResourceClaim) -> bool:
+    """Return whether a pod is bound, or is being bound, with a claim for extended resources.
+
+    Undoing an attempt removes the name of the claim from the pod first.
+    """
+    status = pod.status.extended_resource_claim_status
+    named = status is not None and status.resource_claim_name == claim.name
+    return named and claim.status.allocation is not None and is_reserved_for(claim, pod.uid)
+
+
 def has_room_for(claim: ResourceClaim, pod_uid: str) -> bool:
     """Return whether a pod may be added to the consumers of a claim, or is one of them."""
     return len(claim.status.reserved_for) < MAX_CONSUMERS or is_reserved_for(claim, pod_uid)

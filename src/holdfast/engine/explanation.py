@@ -14,6 +14,7 @@ import numpy as np
 from holdfast.api.pod import Pod
 from holdfast.api.timestamps import rfc3339
 from holdfast.columns.pod_info import PodInfo
+from holdfast.devices.claims import is_bound_with
 from holdfast.engine.decision import feasible, run_pre_enqueue_plugins
 from holdfast.engine.feasible_rows import Feasible
 from holdfast.engine.next_tier import preempt_in_better_tiers, run_post_filter_plugins_by_tier
@@ -82,9 +83,14 @@ def explain(
 
 
 def _unplaced(pod: Pod, world: World, *, is_reserve_pod: bool) -> tuple[PodInfo, World]:
-    """Return the pod without its node, and a world without the pod and what binding created."""
+    """Return the pod without its node, and a world without the pod and what binding created.
+
+    Binding may be under way: then it has created a claim and waits until the devices are prepared.
+    """
     uid = pod.uid or pod.key
-    claim = world.devices.claims.extended_claim_of(pod) if pod.spec.node_name else None
+    claim = world.devices.claims.extended_claim_of(pod)
+    if claim is not None and not (pod.spec.node_name or is_bound_with(pod, claim)):
+        claim = None  # an earlier attempt left it: it has to be deleted first
     if claim is not None or world.nodes.pod(uid) is not None:
         world = world.fork()
         world.delete(pod)

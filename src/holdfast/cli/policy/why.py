@@ -17,7 +17,7 @@ from holdfast.capacity.policy_usage import PolicyUsage, UnitUsage, count_text, u
 from holdfast.cli.connection import connect, list_all
 from holdfast.cli.device_explanation_text import device_lines
 from holdfast.cli.explanation_text import (
-    current_node,
+    before_decision,
     notes,
     preemption_lines,
     rejected_nodes,
@@ -173,7 +173,7 @@ def _of_nodes(names: Sequence[str], decision: Json) -> Json:
 
 def _lines(answer: Json, policy: Policy) -> list[str]:
     decision = answer["decision"]
-    lines = [*current_node(decision), f"{answer['policy']}: {_headline(answer)}"]
+    lines = [*before_decision(decision), f"{answer['policy']}: {_headline(answer)}"]
     placed = False
     for unit in answer["units"]:
         lines.append(f"  {_title(unit, policy)}")

@@ -46,12 +46,17 @@ def progress_of(claim: ResourceClaim) -> Progress:
     """Return how far the devices of a claim are prepared; one that failed decides."""
     found = Progress.READY
     for result in conditional_results(claim):
-        true = _true_conditions(claim, result)
-        if not true.isdisjoint(result.binding_failure_conditions):
+        if not _true_conditions(claim, result).isdisjoint(result.binding_failure_conditions):
             return Progress.FAILED
-        if not true.issuperset(result.binding_conditions):
+        if missing_conditions(claim, result):
             found = Progress.WAITING
     return found
+
+
+def missing_conditions(claim: ResourceClaim, result: DeviceResult) -> list[str]:
+    """Return the binding conditions of a device that its driver does not report as True."""
+    true = _true_conditions(claim, result)
+    return [condition for condition in result.binding_conditions if condition not in true]
 
 
 def is_unavailable(claim: ResourceClaim, now: float, timeout: float) -> bool:

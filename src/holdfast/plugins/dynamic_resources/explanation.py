@@ -29,8 +29,10 @@ from holdfast.framework.plugin import Rows
 from holdfast.plugins.dynamic_resources.binding_conditions import (
     Progress,
     conditional_results,
+    missing_conditions,
     progress_of,
 )
+from holdfast.plugins.dynamic_resources.explained_resources import explain_resource
 from holdfast.plugins.dynamic_resources.state import (
     OLD_EXTENDED_CLAIM,
     UNAVAILABLE,
@@ -60,7 +62,7 @@ def explain_rows(state: DynamicResourcesState, rows: Rows) -> Json:
         "allocatedClaims": _allocated_claims(state, bool((codes == UNAVAILABLE).any())),
         "oldClaim": state.old_extended_claim.key if state.old_extended_claim else None,
         "leftToNominatedPods": sorted(state.nodes.names[row] for row in rows[codes == FITS]),
-        "extendedResources": [_extended_resource(state, name) for name in state.extended],
+        "extendedResources": [explain_resource(state, name) for name in state.extended],
     }
 
 
@@ -175,9 +177,7 @@ class _Explanation:
 
     def _alternative(self, one: _AlternativeObstacles) -> Json:
         alternative = one.alternative
-        ordered = sorted(
-            one.by_obstacle.items(), key=lambda item: (-len(item[1].nodes), item[0].rule)
-        )
+        ordered = sorted(one.by_obstacle.items(), key=_importance)
         return {
             "subrequest": alternative.subrequest_name or None,
             "deviceClass": alternative.device_class.name,
@@ -189,6 +189,9 @@ class _Explanation:
                     "rule": obstacle.rule,
                     "devices": len(affected.devices),
                     "nodes": sorted(affected.nodes),
+                    "failingDevices": ["/".join(device) for device in sorted(affected.devices)]
+                    if obstacle.kind is ObstacleKind.SELECTOR_ERROR
+                    else [],
                 }
                 for obstacle, affected in ordered
             ],
@@ -230,13 +233,28 @@ def _add_node(
         affected = one.by_obstacle[Obstacle(first.kind, first.rule)]
         affected.nodes.add(node)
         affected.devices.add(device.candidate.id)
-        distance = (*device.distance[:2], -here, *device.distance[2:], node, device.candidate.id)
+        # An error ends the attempt, however near other devices are.
+        fails = first.kind is ObstacleKind.SELECTOR_ERROR
+        distance = (
+            not fails,
+            *device.distance[:2],
+            -here,
+            *device.distance[2:],
+            node,
+            device.candidate.id,
+        )
         if one.closest is None or distance < one.closest[0]:
             one.closest = (distance, node, device, here)
     for pool in found.pools:
         one.by_obstacle[pool].nodes.add(node)
     if not rejected and not found.pools and not found.error:
         one.by_obstacle[TOO_FEW if here else NO_DEVICE].nodes.add(node)
+
+
+def _importance(item: tuple[Obstacle, _Affected]) -> tuple[bool, int, str]:
+    """Return the order of obstacles: errors first, then by the number of their nodes."""
+    obstacle, affected = item
+    return obstacle.kind is not ObstacleKind.SELECTOR_ERROR, -len(affected.nodes), obstacle.rule
 
 
 def _holder(holder: Holder) -> Json:
@@ -256,34 +274,13 @@ def _allocated_claims(state: DynamicResourcesState, unavailable: bool) -> list[J
 def _allocated(claim: ResourceClaim) -> Json:
     allocation = claim.status.allocation
     assert allocation is not None, "the claim is allocated"
-    conditions = {c for result in conditional_results(claim) for c in result.binding_conditions}
+    conditional = list(conditional_results(claim))
+    missing = {each for result in conditional for each in missing_conditions(claim, result)}
     return {
         "claim": claim.key,
         "devices": ["/".join((r.driver, r.pool, r.device)) for r in claim.results],
         "nodes": nodes_text(None, allocation.node_selector is None, allocation.node_selector),
         "pods": [consumer.name for consumer in claim.status.reserved_for],
-        "bindingConditions": progress_of(claim).value if conditions else None,
-        "missing": sorted(conditions),
+        "bindingConditions": progress_of(claim).value if conditional else None,
+        "missing": sorted(missing),
     }
-
-
-def _extended_resource(state: DynamicResourcesState, name: str) -> Json:
-    """Return what serves an extended resource on which nodes, and how much of it is free."""
-    inventory, nodes = state.inventory, state.nodes
-    device_class = inventory.device_class_for(name)
-    assert device_class is not None, "a class serves the resource"
-    counts = inventory.allocation_cache.counts(inventory.classes.by_name[device_class]).refreshed()
-    served: dict[str, list[Json]] = {"devicePlugin": [], "devices": []}
-    resource = nodes.resources.id(name)
-    for row in nodes.rows.tolist():
-        if state.has_allocatable(name, row):
-            total, used = (int(a[resource, row]) for a in (nodes.allocatable, nodes.requested))
-            served["devicePlugin"].append(_amount(nodes.names[row], total, used))
-        elif counts.total[row]:
-            total, used = int(counts.total[row]), int(counts.allocated[row])
-            served["devices"].append(_amount(nodes.names[row], total, used))
-    return {"name": name, "deviceClass": device_class, **served}
-
-
-def _amount(node: str, total: int, used: int) -> Json:
-    return {"node": node, "total": total, "free": max(0, total - used)}

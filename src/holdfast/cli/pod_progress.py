@@ -1,0 +1,184 @@
+"""What keeps a pod from its node besides the decision: its claims, its binding, its start there.
+
+Data in the shape that ``holdfast why`` prints, and the same as text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from holdfast.api import scheme
+from holdfast.api.devices import ResourceClaim
+from holdfast.api.pod import Pod
+from holdfast.api.resource_names import DEVICE_CLASS_PREFIX
+from holdfast.api.workloads import Event
+from holdfast.cli.table import join_names
+from holdfast.client.client import Client
+from holdfast.columns.pod_info import PodInfo
+from holdfast.devices.claims import ClaimNotReady, claims_of_pod, is_bound_with, is_reserved_for
+from holdfast.errors import Forbidden
+from holdfast.framework.world import World
+from holdfast.plugins.dynamic_resources.binding_conditions import (
+    Progress,
+    conditional_results,
+    missing_conditions,
+    progress_of,
+)
+
+Json = dict[str, Any]
+QUOTA_WORDS = "exceeded quota"
+QUOTA_ADVICE = "wait until the quota has room, or let an administrator raise it"
+FAILED_PREPARE = "FailedPrepareDynamicResources"
+CLAIM_NOT_CREATED = "FailedResourceClaimCreation"
+
+
+def devices_in_preparation(world: World, pod: Pod) -> Json:
+    """Return the claims for which the binding of a pod waits, as ``waitsForDevices``."""
+    if pod.spec.node_name:
+        return {}
+    waiting = [
+        {
+            "claim": claim.key,
+            "devices": [
+                {
+                    "device": "/".join((result.driver, result.pool, result.device)),
+                    "driver": result.driver,
+                    "conditions": missing,
+                }
+                for result in conditional_results(claim)
+                if (missing := missing_conditions(claim, result))
+            ],
+            "node": pod.status.nominated_node_name or None,
+        }
+        for claim in _structured_claims(world, pod)
+        if is_reserved_for(claim, pod.uid) and progress_of(claim) is Progress.WAITING
+    ]
+    return {"waitsForDevices": waiting} if waiting else {}
+
+
+def _structured_claims(world: World, pod: Pod) -> list[ResourceClaim]:
+    """Return the claims of a pod, none if one is missing, and that of its extended resources.
+
+    The latter counts if the pod is bound, or is being bound.
+    """
+    claims = world.devices.claims
+    try:
+        found = list(claims_of_pod(pod, claims))
+    except ClaimNotReady:
+        found = []
+    extended = claims.extended_claim_of(pod)
+    if extended is None or not is_bound_with(pod, extended):
+        return found
+    return [*found, extended]
+
+
+def missing_device_classes(world: World, pod: PodInfo) -> Json:
+    """Return the classes that do not exist and that the pod requests by their implicit names."""
+    names = [world.nodes.resources[resource] for resource, amount in pod.request if amount]
+    classes = [
+        name.removeprefix(DEVICE_CLASS_PREFIX)
+        for name in names
+        if name.startswith(DEVICE_CLASS_PREFIX)
+    ]
+    missing = [name for name in classes if name not in world.devices.classes.by_name]
+    return {"missingDeviceClasses": sorted(missing)} if missing else {}
+
+
+def drivers_of_claims(world: World, pod: Pod) -> list[str]:
+    """Return the names of the drivers that have to prepare devices for a pod."""
+    found = _structured_claims(world, pod)
+    drivers = {result.driver for claim in found for result in claim.results}
+    for of_pod in world.classic.ready_claims_of(pod):
+        drivers.add(of_pod.claim.status.driver_name)
+    return sorted(drivers - {""})
+
+
+async def read_reports(client: Client, pod: Pod) -> Json:
+    """Return what other components report about a pod: no claim was made, or it does not start.
+
+    Each is the last event about that.
+    """
+    if pod.spec.node_name and pod.status.phase != "Pending":
+        return {}
+    try:
+        fields = f"involvedObject.uid={pod.uid}"
+        events = (await client.list(scheme.EVENTS, pod.namespace, fields=fields)).items
+    except Forbidden:
+        events = ()
+    ordered = sorted(events, key=lambda event: event.last_seen)
+    if not pod.spec.node_name:
+        failed = [event.message for event in ordered if event.reason == CLAIM_NOT_CREATED]
+        return {"claimFailure": failed[-1]} if failed else {}
+    return {"notStarted": _last_warning(ordered, pod.spec.node_name)}
+
+
+def _last_warning(events: Iterable[Event], node: str) -> Json:
+    """Return the last warning from the node; without a host it may be of another component."""
+    warnings = [e for e in events if e.type == "Warning" and _is_from(e, node)]
+    last = warnings[-1] if warnings else None
+    return {"reason": last.reason if last else None, "message": last.message if last else None}
+
+
+def _is_from(event: Event, node: str) -> bool:
+    return node in (event.source.host, event.reporting_instance) or (
+        "kubelet" in (event.source.component, event.reporting_component)
+    )
+
+
+def progress_lines(answer: Json) -> list[str]:
+    """Format what keeps a pod from its node although it fits: it comes before the decision."""
+    pod, now = answer["pod"], "if it were scheduled now:"
+    if answer.get("nodeName"):
+        return []
+    waits = answer.get("waitsForDevices")
+    if waits and answer.get("schedulable"):  # else they have failed, or the time limit has passed
+        node = f" on {waits[0]['node']}" if waits[0]["node"] else ""
+        return [
+            f"{pod} waits{node} until its devices are prepared:",
+            *(line for claim in waits for line in _waiting(claim)),
+            now,
+        ]
+    last = answer.get("lastAttempt")
+    if last and answer.get("schedulable"):
+        said = last["message"].removesuffix(".")
+        advice = [f"  to do: {QUOTA_ADVICE}"] if QUOTA_WORDS in said else []
+        return [f"{pod}: the last attempt failed ({last['reason']}): {said}", *advice, now]
+    return []
+
+
+def _waiting(claim: Json) -> Iterable[str]:
+    for device in claim["devices"]:
+        yield (
+            f"  claim {claim['claim']} has {device['device']}: {device['driver']} has not reported "
+            f"{join_names(device['conditions'])} yet"
+        )
+
+
+def start_lines(answer: Json) -> list[str]:
+    """Format why a pod that is bound has not started."""
+    found = answer.get("notStarted")
+    if found is None:
+        return []
+    node, drivers = answer["nodeName"], join_names(found["drivers"])
+    why = f": {found['reason']}: {found['message']}" if found["reason"] else " yet"
+    lines = [f"{answer['pod']} has not started on {node}{why}"]
+    if drivers and found["reason"] in (None, FAILED_PREPARE):
+        lines.append(
+            f"  to do: see whether {drivers} runs on {node} and is registered, and its log"
+        )
+    return lines
+
+
+def class_lines(answer: Json) -> list[str]:
+    """Format the device classes that do not exist, with what to do."""
+    return [
+        line
+        for name in answer.get("missingDeviceClasses") or ()
+        for line in (
+            f"  {DEVICE_CLASS_PREFIX}{name} is the name of device class {name}, which does not "
+            "exist",
+            f"         to do: create DeviceClass {name}, or correct the name; `kubectl get "
+            "deviceclasses` lists what exists",
+        )
+    ]
