@@ -314,3 +314,17 @@ async def test_gangs_and_elastic_quotas_of_other_schedulers_get_a_warning_and_an
     assert (answer.status, warnings_of(answer)) == (201, [sentence])
     events = (await api.call("GET", "/api/v1/namespaces/default/events")).json["items"]
     assert [(e["involvedObject"]["kind"], e["message"]) for e in events] == [(kind, sentence)]
+
+
+async def test_a_namespace_of_an_elastic_quota_gets_a_warning_and_an_event(api):
+    key = "scheduling.volcano.sh/queue-name"
+    obj = {"apiVersion": "v1", "kind": "Namespace",
+           "metadata": {"name": "team", "annotations": {key: "queue"}}}  # fmt: skip
+    answer = await api.call("POST", "/api/v1/namespaces", obj)
+    sentence = "scheduling.volcano.sh/* is not read: " + group_scheduling.NO_QUOTAS
+    assert warnings_of(answer) == [expected_warning(sentence)]
+    expected = ("Warning", "NotImplemented", expected_warning(sentence))
+    assert await events_about(api, ("", "namespaces"), "team") == [expected]
+    obj["metadata"] = {"name": "plain", "annotations": {"example.com/a": "b"}}
+    assert warnings_of(await api.call("POST", "/api/v1/namespaces", obj)) == []
+    assert await events_about(api, ("", "namespaces"), "plain") == []

@@ -3,8 +3,8 @@
 import pytest
 
 from holdfast.api.group_scheduling import NO_GANGS, NO_QUOTAS
-from holdfast.api.scheme import PODS
-from holdfast.testing.builders import a_node, a_pod
+from holdfast.api.scheme import EVENTS, PODS
+from holdfast.testing.builders import a_node, a_pod, a_reservation
 from holdfast.testing.harness import Harness
 
 GANG, QUOTA = (f"{{}} is not read: {sentence}" for sentence in (NO_GANGS, NO_QUOTAS))
@@ -79,3 +79,14 @@ async def test_pods_of_different_groups_are_of_one_class(cluster):
         await cluster.create(pod)
     found = [cluster.world.pod_info(await cluster.client.get(PODS, n, "default")) for n in "ab"]
     assert found[0].spec_key == found[1].spec_key
+
+
+async def test_a_reservation_of_a_gang_gets_an_event(cluster):
+    reservation = a_reservation("r", cpu=1)
+    key = "gang.scheduling.koordinator.sh/name"
+    reservation["spec"]["template"].setdefault("metadata", {})["annotations"] = {key: "g"}
+    await cluster.create(reservation)
+    assert (await cluster.reservation("r")).phase == "Available"
+    listing = await cluster.client.list(EVENTS)
+    found = [e.message for e in listing.items if e.reason == "NotImplemented"]
+    assert found == [GANG.format(key)]

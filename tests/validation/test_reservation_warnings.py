@@ -2,6 +2,7 @@
 
 import pytest
 
+from holdfast.api.group_scheduling import NO_GANGS, NO_QUOTAS
 from holdfast.testing import a_reservation, typed
 from holdfast.validation.reservation_warnings import find_warnings
 
@@ -38,6 +39,20 @@ def test_values_without_effect_are_reported(new, words):
     [said] = warnings_of(**new)
     assert said.startswith(words)
     assert warnings_of(old=new, **new) == [], "once is enough"
+
+
+def test_gangs_and_elastic_quotas_are_reported_once():
+    gang, quota = "gang.scheduling.koordinator.sh/name", "quota.scheduling.koordinator.sh/name"
+    new = {"annotations": {gang: "g"}, "labels": {quota: "q"}}
+    assert warnings_of(**new) == [
+        f"metadata: {quota} is not read: {NO_QUOTAS}",
+        f"metadata: {gang} is not read: {NO_GANGS}",
+    ]
+    assert warnings_of(old=new, **new) == []
+    reservation = a_reservation(owners=OWNERS)
+    reservation["spec"]["template"].setdefault("metadata", {})["labels"] = {quota: "q"}
+    said = list(find_warnings(typed(reservation)))
+    assert said == [f"spec.template.metadata: {quota} is not read: {NO_QUOTAS}"]
 
 
 def test_a_template_without_requests_is_reported():

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 
+from holdfast.api.meta import ObjectMeta
 from holdfast.api.pod import Pod
 
 NOT_IMPLEMENTED = "NotImplemented"
@@ -26,11 +27,14 @@ KEYS: Mapping[str, str] = {
     "quota.scheduling.koordinator.sh/*": NO_QUOTAS,
 }
 """What does not happen, by label or annotation; ``*`` stands for every name of the domain."""
+NAMESPACE_KEYS = ("scheduling.volcano.sh/*", "quota.scheduling.koordinator.sh/*")
+"""Keys of a Namespace with which all its pods ask for elastic quotas: a queue, a tree."""
 KINDS: Mapping[tuple[str, str], tuple[str, str]] = {
     ("scheduling.sigs.k8s.io", "podgroups"): ("PodGroup", NO_GANGS),
     ("scheduling.x-k8s.io", "podgroups"): ("PodGroup", NO_GANGS),
     ("scheduling.volcano.sh", "podgroups"): ("PodGroup", NO_GANGS),
     ("scheduling.volcano.sh", "queues"): ("Queue", NO_QUOTAS),
+    ("batch.volcano.sh", "jobs"): ("Job", "nothing creates pods of them"),
     ("scheduling.sigs.k8s.io", "elasticquotas"): ("ElasticQuota", NO_QUOTAS),
     ("scheduling.x-k8s.io", "elasticquotas"): ("ElasticQuota", NO_QUOTAS),
     ("quota.koordinator.sh", "elasticquotaprofiles"): ("ElasticQuotaProfile", NO_QUOTAS),
@@ -40,14 +44,19 @@ KINDS: Mapping[tuple[str, str], tuple[str, str]] = {
 
 def ignored_group_requests(pod: Pod) -> Iterator[str]:
     """Yield a sentence for each label, annotation and field of a pod that has no effect."""
-    for values in (pod.metadata.labels, pod.metadata.annotations):
-        for key, value in values.items():
-            if value and (sentence := _sentence(key)):
-                yield not_read(key, sentence)
+    yield from ignored_keys(pod.metadata)
     if pod.spec.scheduling_group:
         yield not_read("schedulingGroup", NO_GANGS)
     if pod.spec.workload_ref:  # of Kubernetes 1.35
         yield not_read("workloadRef", NO_GANGS)
+
+
+def ignored_keys(meta: ObjectMeta) -> Iterator[str]:
+    """Yield a sentence for each label and annotation that has no effect."""
+    for values in (meta.labels, meta.annotations):
+        for key, value in values.items():
+            if value and (sentence := _sentence(key)):
+                yield not_read(key, sentence)
 
 
 def not_read(name: str, sentence: str) -> str:

@@ -8,7 +8,7 @@ is implemented; the test also lists what acts on each of the other built-in kind
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 PAGE = "docs/status.md"
@@ -23,10 +23,12 @@ class UnimplementedField:
     that ends in ``/*`` for every key of a domain."""
     warning: str
     values: tuple[str, ...] = ()
+    has_event: bool = False
+    """Whether a new object with it gets an event, too: no other component writes one."""
 
     def prefixed(self, *prefix: str) -> UnimplementedField:
         """Return the same field in an object that contains such an object."""
-        return UnimplementedField((*prefix, *self.path), self.warning, self.values)
+        return replace(self, path=(*prefix, *self.path))
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,9 +37,13 @@ class UnimplementedFeatures:
 
     warning: str = ""
     fields: tuple[UnimplementedField, ...] = ()
+    has_events: bool = field(init=False, compare=False)
+    """Whether new objects may get an event."""
     _tree: dict[str, Any] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        with_event = any(one.has_event for one in self.fields)
+        object.__setattr__(self, "has_events", bool(self.warning) or with_event)
         object.__setattr__(self, "_tree", _tree(self.fields))
 
     def __bool__(self) -> bool:
@@ -46,8 +52,18 @@ class UnimplementedFeatures:
     def warnings(self, obj: Any) -> list[str]:
         """Return the warnings about an object."""
         found = [self.warning] if self.warning else []
-        found += _warnings(obj, self._tree)
-        return [f"{warning} ({PAGE})" for warning in dict.fromkeys(found)]
+        found += [one.warning for one in _fields_of(obj, self._tree)]
+        return _with_page(found)
+
+    def event_messages(self, obj: Any) -> list[str]:
+        """Return what an event says about a new object."""
+        found = [self.warning] if self.warning else []
+        found += [one.warning for one in _fields_of(obj, self._tree) if one.has_event]
+        return _with_page(found)
+
+
+def _with_page(warnings: Iterable[str]) -> list[str]:
+    return [f"{warning} ({PAGE})" for warning in dict.fromkeys(warnings)]
 
 
 def _tree(fields: Iterable[UnimplementedField]) -> dict[str, Any]:
@@ -61,20 +77,23 @@ def _tree(fields: Iterable[UnimplementedField]) -> dict[str, Any]:
     return root
 
 
-def _warnings(value: Any, node: dict[str, Any] | UnimplementedField) -> Iterator[str]:
+def _fields_of(
+    value: Any, node: dict[str, Any] | UnimplementedField
+) -> Iterator[UnimplementedField]:
+    """Yield the fields that are set."""
     if isinstance(node, UnimplementedField):
         if value in node.values if node.values else value:
-            yield node.warning
+            yield node
     elif isinstance(value, list):
         for item in value if "[]" in node else ():
-            yield from _warnings(item, node["[]"])
+            yield from _fields_of(item, node["[]"])
     elif isinstance(value, dict):
         for key, child in node.items():
             if key in value:
-                yield from _warnings(value[key], child)
+                yield from _fields_of(value[key], child)
             elif key.endswith("/*"):
                 named = any(value[one] for one in value if one.startswith(key[:-1]))
-                yield from _warnings(named, child)
+                yield from _fields_of(named, child)
 
 
 FULLY_IMPLEMENTED = UnimplementedFeatures()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from holdfast.api.group_scheduling import ignored_keys
 from holdfast.api.names import parse_integer
 from holdfast.api.pod import PodSpec
 from holdfast.api.reservation import Reservation
@@ -23,6 +24,7 @@ def find_warnings(new: Reservation, old: Reservation | None = None) -> Iterator[
     yield from _emptiness(new, old)
     yield from owner_warnings(new, old)
     yield from _controllers(new, old)
+    yield from _groups(new, old)
     if old is not None and old.status.node_name and new.status.node_name:
         yield from _moves(new, old)
 
@@ -52,6 +54,22 @@ def _policy(new: Reservation, old: Reservation | None) -> Iterator[str]:
             f"{_AT}.priorityClassName: has no effect: a reservation has the highest priority "
             f"unless {_AT}.priority or the label {PRIORITY} sets it"
         )
+
+
+def _groups(new: Reservation, old: Reservation | None) -> Iterator[str]:
+    """Warn about labels and annotations of gangs and elastic quotas."""
+    before = set() if old is None else {*_ignored(old)}
+    yield from (sentence for sentence in _ignored(new) if sentence not in before)
+
+
+def _ignored(reservation: Reservation) -> list[str]:
+    template = reservation.spec.template
+    found = [f"metadata: {sentence}" for sentence in ignored_keys(reservation.metadata)]
+    if template is not None:
+        found += [
+            f"spec.template.metadata: {sentence}" for sentence in ignored_keys(template.metadata)
+        ]
+    return found
 
 
 def _controllers(new: Reservation, old: Reservation | None) -> Iterator[str]:

@@ -38,7 +38,7 @@ from holdfast.apiserver.kinds.subresources.containers import (
     read_log,
 )
 from holdfast.apiserver.kinds.subresources.eviction import evict
-from holdfast.apiserver.kinds.unimplemented_pod_fields import POD_FIELDS
+from holdfast.apiserver.kinds.unimplemented_pod_fields import NAMESPACE_FIELDS, POD_FIELDS
 from holdfast.apiserver.kinds.untyped_resources import untyped_resource
 from holdfast.apiserver.kinds.validation.pods import check_pod_status, check_pod_write
 from holdfast.apiserver.kinds.validation.resource_quotas import (
@@ -209,6 +209,7 @@ KINDS = (
             protected_names=PROTECTED,
         ),
         is_namespace=True,
+        unimplemented=UnimplementedFeatures(fields=NAMESPACE_FIELDS),
     ),
     KindDescriptor(
         scheme.NODES,
