@@ -104,6 +104,18 @@ async def test_pods_that_need_no_step_wait_for_none(cluster, counter):
     assert len(counter.waited) == 20
 
 
+async def test_a_pod_is_bound_within_a_few_steps_of_others(cluster, counter):
+    """Its watch event and its Binding pass through several tasks, which wait for few steps."""
+    await cluster.create(slow("endless", "hostile", 10**6), settle=False)
+    for i in range(10):
+        taken = len(counter.steps)
+        await cluster.create(a_pod(f"plain-{i}", namespace="victim"), settle=False)
+        while not await cluster.node_of(f"plain-{i}", "victim"):
+            await asyncio.sleep(0)
+        assert len(counter.steps) - taken <= 3
+    await cluster.delete(PODS, "endless", "hostile")
+
+
 async def test_pods_of_a_namespace_are_prepared_by_priority_and_age(cluster, counter):
     await cluster.create(slow("first", "a"), settle=False)
     while not counter.steps:

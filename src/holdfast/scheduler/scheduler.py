@@ -55,6 +55,9 @@ YIELD_AFTER_SECONDS = 0.002
 """How long scheduling may occupy the event loop before informers and bindings run."""
 PAUSES_A_STEP = 4
 """While pods come that need no preparation, every so many times as long a step of one is taken."""
+TURNS_BETWEEN_STEPS = 8
+"""How often other tasks run between two steps: a pod passes from its watch event to its Binding
+through several tasks, and would wait for a step at each of them."""
 SHORTEST_WAIT_SECONDS = 0.001
 """How long the queue's timer sleeps at least: the time of day may lag behind the timer."""
 STOP_SECONDS = 5.0
@@ -271,7 +274,8 @@ class Scheduler:
                         await self._bindings.background_tasks.wait_for_one()
                     began = self._clock.monotonic()
                 elif self._clock.monotonic() - began > YIELD_AFTER_SECONDS:
-                    await asyncio.sleep(0)
+                    for _ in range(TURNS_BETWEEN_STEPS if self._preparations else 1):
+                        await asyncio.sleep(0)
                     began, pauses = self._clock.monotonic(), pauses + bool(self._preparations)
             self._ready.clear()
 
