@@ -18,7 +18,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -37,6 +37,8 @@ from real_load import Observer, cpu_seconds
 
 DEVICES = 8
 AT_ONCE = 32
+Created = tuple[Any, dict[str, Any], str]
+"""A resource, an object and its namespace."""
 SECONDS = 600.0
 _RESOURCES = classic_resources()
 _COUNTED = re.compile(
@@ -50,8 +52,8 @@ driver = Driver("gpu.example.com")
 
 @driver.fits
 def fits(free: Any) -> Choice | None:
-    """Take any device."""
-    return Choice([free[0]]) if free else None
+    """Take any device; several pods may use the claim."""
+    return Choice([free[0]], shared=True) if free else None
 
 
 @driver.inventory
@@ -97,15 +99,15 @@ async def _measure(
     kubeconfig = data / "kubeconfig"
     await until(data, processes["API server"], b"serving")
     client = Client(HttpTransport(await load(kubeconfig)))
-    await fill(client, nodes, pods)
+    claims = [f"pod-{i:05}" for i in range(pods)]
+    await fill(client, nodes, claims)
+    pods_with = [a_pod(name, cpu="100m", claims=[named("gpu", name)]) for name in claims]
+    await create_all(client, ((PODS, raw, "default") for raw in pods_with))
     observer = Observer(client, pods, pods)
     await observer.start()
     before = await writes_so_far(client)
-    words = ["--kubeconfig", str(kubeconfig)]
-    own = [sys.executable, __file__, "--driver", str(kubeconfig)]
-    processes["driver"] = _spawn(data, "driver", own)
-    await until(data, processes["driver"], b"allocates", "driver")
-    processes["scheduler"] = start(data, "scheduler", *words)
+    processes["driver"] = await start_driver(data)
+    processes["scheduler"] = start(data, "scheduler", "--kubeconfig", str(kubeconfig))
     await asyncio.wait_for(observer.began.wait(), SECONDS)
     used = {name: cpu_seconds(process.pid) for name, process in processes.items()}
     await asyncio.wait_for(observer.finished(), SECONDS)
@@ -119,27 +121,37 @@ async def _measure(
     return Result(nodes, pods, rate, sum(writes.values()), writes, cpu)
 
 
-async def fill(client: Client, nodes: int, pods: int) -> None:
-    """Create nodes, their inventories, a class, claims and pods."""
+async def start_driver(data: Path) -> subprocess.Popen[bytes]:
+    """Start the controller of the driver; it has the API server's folder."""
+    own = [sys.executable, __file__, "--driver", str(data / "kubeconfig")]
+    process = _spawn(data, "driver", own)
+    await until(data, process, b"allocates", "driver")
+    return process
+
+
+async def fill(client: Client, nodes: int, claims: Iterable[str]) -> None:
+    """Create nodes, their inventories, a class and claims."""
     await client.create(NAMESPACES, {"metadata": {"name": driver.namespace}})
     await client.create(_RESOURCES.classes, a_classic_class(driver=driver.name))
     devices = inventory()
 
-    def objects() -> Iterator[tuple[Any, dict[str, Any], str]]:
+    def objects() -> Iterator[Created]:
         for i in range(nodes):
             name = f"node-{i:05}"
             yield NODES, a_node(name, cpu="64", memory="256Gi"), ""
             spec = raw_spec(driver.name, name, devices, ready=True)
             yield NODE_INVENTORIES, {"metadata": {"name": name}, "spec": spec}, driver.namespace
-        for i in range(pods):
-            name = f"pod-{i:05}"
+        for name in claims:
             yield _RESOURCES.claims, a_classic_claim(name), "default"
-            yield PODS, a_pod(name, cpu="100m", claims=[named("gpu", name)]), "default"
 
-    left = objects()
+    await create_all(client, objects())
+
+
+async def create_all(client: Client, objects: Iterator[Created]) -> None:
+    """Create objects, many at once."""
 
     async def create() -> None:
-        for resource, raw, namespace in left:
+        for resource, raw, namespace in objects:
             await client.create(resource, raw, namespace)
 
     await asyncio.gather(*(create() for _ in range(AT_ONCE)))

@@ -5,9 +5,10 @@
 An API server and a scheduler run in this process, on the real clock. For each case pods are created
 one after the other; the first of a case needs a search on every node. Nodes have the devices of
 ``devices.py``, and pods have claims; in ``preemption`` nodes are full of pods of lower priority, in
-``cores`` different CPUs and GPUs are in use on each node, as in ``cores_and_gpus.py``. Each step of
-a task is timed in CPU time, so that other load on the machine does not count: ``longest`` is that
-of the scheduler's own task, and of all tasks.
+``cores`` different CPUs and GPUs are in use on each node, as in ``cores_and_gpus.py``. In
+``hostile`` selectors are costly, as in ``tenants.py``, and the pods fit nowhere. Each step of a
+task is timed in CPU time, so that other load on the machine does not count: ``longest`` is that of
+the scheduler's own task, and of all tasks.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from typing import Any, Protocol
 
 import cores_and_gpus
 import devices
+import tenants
 from holdfast.api.meta import Object
 from holdfast.api.resource import Resource
 from holdfast.api.scheme import PODS, PRIORITY_CLASSES
@@ -131,8 +133,26 @@ class Cores:
         yield cores_and_gpus.a_pod_of("different", number)
 
 
+class Hostile:
+    """Pods whose claims have a selector of their own, which is evaluated for every device."""
+
+    words = "hostile selectors"
+
+    def objects(self) -> Iterable[Raw]:
+        yield a_device_class("gpu")
+
+    def node_objects(self, node: str) -> Iterable[Raw]:
+        return tenants.node_objects(node)
+
+    def pod_objects(self, number: int) -> Iterable[Raw]:
+        selector = tenants.hostile_selector(number)
+        return tenants.a_claiming_pod(f"p{number}", "default", selector)
+
+
 CASES: dict[str, Case] = {name: Claims(case) for name, case in devices.CASES.items()}
-CASES |= {"preemption": Preemption(), "cores": Cores()}
+CASES |= {"preemption": Preemption(), "cores": Cores(), "hostile": Hostile()}
+AT_MOST = {"hostile": (tenants.NODES, 4)}
+"""Nodes and pods of cases that take longer."""
 
 
 class Cluster:
@@ -162,11 +182,11 @@ class Cluster:
         await asyncio.gather(*(create_nodes() for _ in range(AT_ONCE)))
 
     async def schedule(self, case: Case, number: int) -> None:
-        """Create a pod, and wait until it is bound, or nominated to a node."""
+        """Create a pod, and wait until it is bound, nominated to a node, or unschedulable."""
         await self.create(*case.pod_objects(number))
         while True:
             pod = await self.client.get(PODS, f"p{number}", "default")
-            if pod.spec.node_name or pod.status.nominated_node_name:
+            if pod.spec.node_name or pod.status.conditions:
                 return
             await asyncio.sleep(0.01)
 
@@ -201,7 +221,8 @@ async def main() -> None:
     args = parser.parse_args()
     print(f"{'longest step in ms':32}{'nodes':>7}{'schedule':>9}{'any':>9}  of")
     for name in args.case:
-        await measure(name, args.nodes, args.pods)
+        nodes, pods = AT_MOST.get(name, (args.nodes, args.pods))
+        await measure(name, min(nodes, args.nodes), min(pods, args.pods))
 
 
 if __name__ == "__main__":

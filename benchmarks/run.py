@@ -1,7 +1,7 @@
 """Run all benchmarks in one run, so that their figures can be compared.
 
-    make bench                    the common cases, about five minutes
-    make bench ARGS="--full"      every kind on every size, ten minutes or more
+    make bench                    the common cases, five to ten minutes
+    make bench ARGS="--full"      every kind on every size, fifteen minutes or more
     make bench ARGS="--only decisions reservations"
 
 Rates are per second of CPU time of one core. Compare them only within one run: ``of basic`` is the
@@ -30,12 +30,14 @@ import memory
 import policies
 import preemption
 import reservations
+import shared_claims
+import tenants
 from kinds import KINDS
 
 HERE = Path(__file__).parent
 PARTS = (
     *("decisions", "reservations", "policies", "devices", "cores_and_gpus"),
-    *("preemption", "backlog", "memory", "server", "classic", "shared_claims"),
+    *("preemption", "backlog", "memory", "server", "classic", "shared_claims", "tenants"),
 )
 NODES, MORE_NODES = (100, 1000, 5000), (100, 1000, 5000, 20_000)
 TARGET_NODES = 5000
@@ -52,7 +54,9 @@ DEVICE_NODES = (500, TARGET_NODES)
 PREEMPTION_NODES, DEVICE_PREEMPTIONS = 1000, 100
 GIBI = 1024.0
 CLASSIC_PODS, CLASSIC_WRITES = 150, 8
-AT_MOST = ("MiB", "a pod")
+SHOWN_IN_FULL = 100.0
+"""Lower figures are shown with two decimals."""
+AT_MOST = ("MiB", "a pod", "ms")
 """Units of figures that should be low."""
 
 
@@ -96,10 +100,12 @@ class Table:
         self.figures.append(figure)
         share = "" if figure.of_basic is None else f"{figure.of_basic:.2f}"
         target = "" if not figure.target else f"{figure.target:,.0f}"
+        digits = 0 if figure.rate >= SHOWN_IN_FULL else 2
         short = figure.target and (figure.rate < figure.target) != (figure.unit in AT_MOST)
         print(
             f"{figure.case:34}{figure.nodes:>8,}{figure.placed or '':>9}{figure.held or '':>7}"
-            f"{figure.rate:>10,.0f}{figure.unit:3}{share:>10}{target:>9}{' !' if short else ''}",
+            f"{figure.rate:>10,.{digits}f}{figure.unit:3}{share:>10}{target:>9}"
+            f"{' !' if short else ''}",
             flush=True,
         )
 
@@ -265,17 +271,34 @@ def measure_server(table: Table, *, full: bool, repeat: int) -> None:
 
 
 def measure_shared_claims(table: Table, *, full: bool, repeat: int) -> None:
-    """Measure pods that share one claim, beside as many with a claim each."""
+    """Measure pods that share claims, beside as many with a claim each."""
     del full, repeat
-    table.now("pods that share one claim")
+    table.now("pods that share claims")
     command = [sys.executable, str(HERE / "shared_claims.py"), "--json"]
     found = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
-    for way, figures in found.items():
-        words = f"250 pods with {way}"
-        table.add(Figure("shared_claims", f"{words}: until bound", 1, 0, 0, figures["seconds"],
-                         unit="s"))  # fmt: skip
-        table.add(Figure("shared_claims", f"{words}: writes", 1, 0, 0, figures["writes"],
-                         unit="a pod"))  # fmt: skip
+    for way, by_count in found.items():
+        for pods, figures in by_count.items():
+            words = f"{pods} pods, {way}"
+            table.add(Figure("shared_claims", f"{words}: bound", 1, 0, 0, figures["seconds"],
+                             unit=" s"))  # fmt: skip
+            table.add(Figure("shared_claims", f"{words}: writes", 1, 0, 0, figures["writes"],
+                             unit="a pod"))  # fmt: skip
+
+
+def measure_tenants(table: Table, *, full: bool, repeat: int) -> None:
+    """Measure how long pods wait, alone and beside the hostile selectors of another tenant."""
+    del full, repeat
+    table.now("hostile selectors of another tenant")
+    command = [sys.executable, str(HERE / "tenants.py"), "--seconds", "5", "--json"]
+    found = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
+    p99 = {when: tenants.percentile(waits["ordinary"], 99) for when, waits in found.items()}
+    ratio = p99["attacked"] / p99["alone"]
+    for when, words in {"alone": "alone", "attacked": "beside hostile selectors"}.items():
+        of_alone, target = (
+            (ratio, tenants.RATIO * p99["alone"]) if when == "attacked" else (1, None)
+        )
+        table.add(Figure("tenants", f"p99 of a pod, {words}", tenants.NODES, 0, 0, p99[when],
+                         of_alone, target, "ms"))  # fmt: skip
 
 
 def measure_classic(table: Table, *, full: bool, repeat: int) -> None:
@@ -299,7 +322,7 @@ MEASURES = {
     "cores_and_gpus": measure_cores_and_gpus, "preemption": measure_preemption,
     "backlog": measure_backlog, "memory": measure_memory, "server": measure_server,
     "classic": measure_classic,
-    "shared_claims": measure_shared_claims,
+    "shared_claims": measure_shared_claims, "tenants": measure_tenants,
 }  # fmt: skip
 
 
@@ -331,7 +354,8 @@ def planned(parts: list[str], *, full: bool) -> int:
         "decisions": len(list(sizes(full))), "memory": 1, "server": 2,
         "reservations": 8 + (len(reservations.COUNTS) if full else 2),
         "policies": len(policies.CASES), "devices": len(DEVICE_NODES) * len(devices.CASES) + 1,
-        "cores_and_gpus": len(cores_and_gpus.CASES), "classic": 2, "shared_claims": 4,
+        "cores_and_gpus": len(cores_and_gpus.CASES), "classic": 2, "tenants": 2,
+        "shared_claims": 2 * len(shared_claims.WAYS) * len(shared_claims.COUNTS),
         "preemption": len(preemption.CASES if full else PREEMPTIONS),
         "backlog": 3 * len(backlog.KINDS if full else BACKLOGS),
     }  # fmt: skip

@@ -1,10 +1,11 @@
-"""Measure pods that share one claim, beside pods with a claim each: structured DRA, end to end.
+"""Measure pods that share claims, beside pods with a claim each, structured and classic DRA.
 
-    python benchmarks/shared_claims.py [--pods 250]
+    python benchmarks/shared_claims.py [--pods 120 250]
 
-API server and scheduler are processes. Node, devices and claims are created first, then the
-scheduler starts, then the pods are created; the time is measured from their creation to the last
-bind. ``writes`` are all requests that change something in that time, but for the creation of pods.
+API server, scheduler and the controller of a classic driver are processes. Nodes, devices and
+claims are created first, then the scheduler starts, then the pods are created; the time is measured
+from their creation to the last bind. ``writes`` are all requests that change something in that
+time, but for the creation of pods. A classic claim has at most 32 users.
 """
 
 from __future__ import annotations
@@ -15,36 +16,63 @@ import json
 import subprocess
 import tempfile
 import time
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+import classic
 from classic import AT_ONCE, SECONDS, start, until, writes_so_far
+from holdfast.api.classic_names import MAX_CONSUMERS as CLASSIC_CONSUMERS
 from holdfast.api.devices import MAX_CONSUMERS
 from holdfast.api.scheme import DEVICE_CLASSES, NODES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES
 from holdfast.client.client import Client
 from holdfast.client.http import HttpTransport
 from holdfast.client.kubeconfig import load
 from holdfast.testing import a_claim, a_device_class, a_node, a_pod, a_slice
+from holdfast.testing.classic_builders import named
 from real_load import Observer
 
+Figures = dict[str, float]
 PODS_AT_MOST = MAX_CONSUMERS
+COUNTS = (120, 250)
 
 
-async def measure(pods: int) -> dict[str, dict[str, float]]:
-    """Return seconds and writes a pod, for a claim each and for one claim."""
+@dataclass(frozen=True)
+class Way:
+    """How pods get their devices: ``sharing`` pods have one claim."""
+
+    sharing: int
+    is_classic: bool = False
+
+    def claims(self, pods: int) -> list[str]:
+        """Return the name of each pod's claim."""
+        return [f"c-{i // self.sharing:05}" for i in range(pods)]
+
+
+WAYS = {
+    "a claim each": Way(1),
+    "one claim": Way(MAX_CONSUMERS),
+    "a classic claim each": Way(1, is_classic=True),
+    f"{CLASSIC_CONSUMERS} to a classic claim": Way(CLASSIC_CONSUMERS, is_classic=True),
+}
+
+
+async def measure(counts: Sequence[int]) -> dict[str, dict[int, Figures]]:
+    """Return seconds and writes a pod, by way and number of pods."""
     return {
-        "a claim each": await _measured(pods, shared=False),
-        "one claim": await _measured(pods, shared=True),
+        words: {pods: await _measured(way, pods) for pods in counts} for words, way in WAYS.items()
     }
 
 
-async def _measured(pods: int, *, shared: bool) -> dict[str, float]:
+async def _measured(way: Way, pods: int) -> Figures:
     with tempfile.TemporaryDirectory() as folder:
         data = Path(folder)
         processes = [start(data, "apiserver", "--data-dir", folder, "--port", "0")]
         try:
             await until(data, processes[0], b"serving")
             client = Client(HttpTransport(await load(data / "kubeconfig")))
-            return await _run(client, data, processes, pods, shared=shared)
+            return await _run(client, data, processes, way, pods)
         finally:
             for process in reversed(processes):
                 process.terminate()
@@ -53,28 +81,26 @@ async def _measured(pods: int, *, shared: bool) -> dict[str, float]:
 
 
 async def _run(
-    client: Client, data: Path, processes: list[subprocess.Popen[bytes]], pods: int, *, shared: bool
-) -> dict[str, float]:
-    await client.create(NODES, a_node("n", cpu="1000", memory="4Ti", pods=1000))
-    await client.create(DEVICE_CLASSES, a_device_class("gpu"))
-    for i in range(-(-pods // 100)):
-        made = a_slice(f"n-{i}", node="n", pool=f"pool-{i}", devices=100)
-        await client.create(RESOURCE_SLICES, made)
-    claims = ["shared"] * pods if shared else [f"c-{i:05}" for i in range(pods)]
-    for name in sorted(set(claims)):
-        await client.create(RESOURCE_CLAIMS, a_claim(name), "default")
-    flags = ("--kubeconfig", str(data / "kubeconfig"), "--health-port", "0")
+    client: Client, data: Path, processes: list[subprocess.Popen[bytes]], way: Way, pods: int
+) -> Figures:
+    names, kubeconfig = way.claims(pods), str(data / "kubeconfig")
+    if way.is_classic:
+        await classic.fill(client, -(-pods // classic.DEVICES), sorted(set(names)))
+        processes.append(await classic.start_driver(data))
+    else:
+        await _fill(client, pods, sorted(set(names)))
+    flags = ("--kubeconfig", kubeconfig, "--health-port", "0")
     processes.append(start(data, "scheduler", *flags))
-    await until(data, processes[1], b"scheduling for", "scheduler")
+    await until(data, processes[-1], b"scheduling for", "scheduler")
     observer = Observer(client, pods, pods)
     await observer.start()
     before, began = await writes_so_far(client), time.monotonic()
-    left = iter(enumerate(claims))
+    left = iter(enumerate(names))
 
     async def create() -> None:
         for i, claim in left:
-            devices = [{"name": "dev", "resourceClaimName": claim}]
-            raw = a_pod(f"pod-{i:05}", cpu="100m", claims=devices)
+            entry = _entry(way, claim)
+            raw = a_pod(f"pod-{i:05}", cpu="100m", claims=[entry])
             await client.create(PODS, raw, "default")
 
     await asyncio.gather(*(create() for _ in range(AT_ONCE)))
@@ -85,18 +111,35 @@ async def _run(
     return {"seconds": took, "writes": writes}
 
 
+def _entry(way: Way, claim: str) -> dict[str, Any]:
+    return named("dev", claim) if way.is_classic else {"name": "dev", "resourceClaimName": claim}
+
+
+async def _fill(client: Client, pods: int, claims: Sequence[str]) -> None:
+    await client.create(NODES, a_node("n", cpu="1000", memory="4Ti", pods=1000))
+    await client.create(DEVICE_CLASSES, a_device_class("gpu"))
+    for i in range(-(-pods // 100)):
+        made = a_slice(f"n-{i}", node="n", pool=f"pool-{i}", devices=100)
+        await client.create(RESOURCE_SLICES, made)
+    for name in claims:
+        await client.create(RESOURCE_CLAIMS, a_claim(name), "default")
+
+
 def main() -> None:
     """Measure and print a table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--pods", type=int, default=250, help=f"at most {PODS_AT_MOST}")
+    parser.add_argument("--pods", type=int, nargs="+", default=list(COUNTS),
+                        help=f"at most {PODS_AT_MOST}")  # fmt: skip
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args()
     found = asyncio.run(measure(args.pods))
     if args.json:
         print(json.dumps(found))
         return
-    for way, figures in found.items():
-        print(f"{way:14} {figures['seconds']:8.2f} s {figures['writes']:8.2f} writes a pod")
+    for way, by_count in found.items():
+        for pods, figures in by_count.items():
+            print(f"{pods:4} pods, {way:24} {figures['seconds']:8.2f} s"
+                  f" {figures['writes']:8.2f} writes a pod")  # fmt: skip
 
 
 if __name__ == "__main__":
