@@ -120,8 +120,8 @@ class FreeDeviceCounts(RowTable):
         self._has_inexact = False
 
     def _evaluate(self, row: int, node: Node) -> Iterator[None]:
-        yield from self._select_in_steps(self._allocator.matcher, (self._alternative,), node)
-        current = self._nodes.nodes[row]
+        matcher = self._allocator.matcher
+        current = yield from self._select_in_steps(matcher, (self._alternative,), row)
         if current is not None:
             self._count_row(row, current)
 
@@ -208,8 +208,7 @@ class DeviceCounts(RowTable):
         self.allocated = np.zeros(capacity, np.int64)
 
     def _evaluate(self, row: int, node: Node) -> Iterator[None]:
-        yield from self._select_in_steps(self._matcher, (self._alternative,), node)
-        current = self._nodes.nodes[row]
+        current = yield from self._select_in_steps(self._matcher, (self._alternative,), row)
         if current is None:
             return
         own, shared = self._inventory.node_pools.by_sharing(current)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Generator, Hashable, Iterator, Sequence
 from itertools import count
 from typing import TYPE_CHECKING
 from weakref import WeakSet
@@ -232,17 +232,20 @@ class RowTable:
         self._slices, self._devices = slices, devices
 
     def _select_in_steps(
-        self, matcher: Matcher, alternatives: Sequence[RequestAlternative], node: Node
-    ) -> Iterator[None]:
-        """Evaluate the selectors for pools that the table has not seen, with pauses."""
-        if self._is_selected(node):
-            return
-        pools = self._inventory.node_pools.of(node)
-        for pool in pools:
-            if pool not in self._selected:
-                yield from matcher.select_in_steps(alternatives, pool.candidates)
-                self._selected.add(pool)
-        self._selected_for[node.name] = pools
+        self, matcher: Matcher, alternatives: Sequence[RequestAlternative], row: int
+    ) -> Generator[None, None, Node | None]:
+        """Evaluate the selectors for pools that the table has not seen, with pauses.
+
+        Return the node of the row then, for whose pools, as they are now, nothing is left.
+        """
+        while (node := self._nodes.nodes[row]) is not None and not self._is_selected(node):
+            pools = self._inventory.node_pools.of(node)
+            for pool in pools:
+                if pool not in self._selected:
+                    yield from matcher.select_in_steps(alternatives, pool.candidates)
+                    self._selected.add(pool)
+            self._selected_for[node.name] = pools
+        return node
 
     def _is_selected(self, node: Node) -> bool:
         """Return whether the selectors were evaluated for the devices of a node."""

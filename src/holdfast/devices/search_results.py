@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -104,14 +105,14 @@ class SearchResults(RowTable):
 
     def _evaluate(self, row: int, node: Node) -> Iterator[None]:
         inventory, allocator = self._inventory, self._allocator
-        yield from self._select_in_steps(allocator.matcher, allocator.alternatives, node)
-        yield from self._signatures.build_in_steps(inventory.node_pools.of(node))
-        current = self._nodes.nodes[row]
-        while current is not None:
-            node = current
-            pools = inventory.node_pools.of(node)
+        select = partial(self._select_in_steps, allocator.matcher, allocator.alternatives, row)
+        while (current := (yield from select())) is not None:
+            pools = inventory.node_pools.of(current)
+            yield from self._signatures.build_in_steps(pools)
+            if not self._is_current_node(row, current, pools):
+                continue
             signature, key = self._signatures.signature(
-                node, pools, inventory.allocated_devices, inventory.node_pools
+                current, pools, inventory.allocated_devices, inventory.node_pools
             )
             result = self._by_signature.get(signature)
             if result is not None:
@@ -120,8 +121,11 @@ class SearchResults(RowTable):
                 return
             # The devices may change in a pause of the search: its result is that of a signature,
             # and the row is looked at again.
-            yield from self._search(signature, node, pools)
-            current = self._nodes.nodes[row]
+            yield from self._search(signature, current, pools)
+
+    def _is_current_node(self, row: int, node: Node, pools: Sequence[Pool]) -> bool:
+        """Return whether neither the node of a row nor its pools have changed in a pause."""
+        return self._nodes.nodes[row] is node and self._inventory.node_pools.of(node) is pools
 
     def _copy(self, row: int, rows: Rows) -> None:
         self._write(rows, self._results[row])
