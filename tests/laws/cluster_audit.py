@@ -293,7 +293,10 @@ def _devices_shared(census):
 
 def claims_of(pod):
     """Return the claims that a bound pod must have."""
-    named = [entry.resource_claim_name for entry in pod.spec.resource_claims]
+    made = {one.name: one.resource_claim_name for one in pod.status.resource_claim_statuses}
+    named = [
+        entry.resource_claim_name or made.get(entry.name, "") for entry in pod.spec.resource_claims
+    ]
     if GPU in pod_request(pod).amounts:
         made = pod.status.extended_resource_claim_status
         named.append(made.resource_claim_name if made else "")
