@@ -22,6 +22,8 @@ ROOT = Path(__file__).resolve().parents[1]
 LOGS = ROOT / "build" / "soak"
 KILLED = ("tests/stories/test_crash_story.py", "tests/stories/test_scheduler_crash.py",
           "tests/apiserver/test_crash.py", "tests/store/test_store_restart.py")  # fmt: skip
+ATTACKS = ("tests/laws/test_tenant_laws.py", "tests/laws/test_tenant_room_laws.py",
+           "tests/laws/test_turn_laws.py")  # fmt: skip
 MARK = "UNNOTICED"
 _BINARIES = ROOT / "tests" / "real" / "build"
 _GRACE = 0.15
@@ -99,8 +101,8 @@ def laws(seed: int, seconds: float) -> list[str]:
 
 
 def attack(seed: int, seconds: float) -> list[str]:
-    """Return the command for random attacks of a tenant: 80 times 40 of them."""
-    return [sys.executable, "-m", "pytest", "-q", "-x", "tests/laws/test_tenant_laws.py"]
+    """Return the command for random attacks of tenants: 80 times some dozens of one kind."""
+    return [sys.executable, "-m", "pytest", "-q", "-x", ATTACKS[seed % len(ATTACKS)]]
 
 
 def mutate(seed: int, seconds: float) -> list[str]:
@@ -134,7 +136,7 @@ def parts() -> list[Part]:
         Part("kill-nodes", 0.2, kill_nodes),
         Part("kill-classic", 0.2, kill_classic),
         Part("laws", 0.2, laws),
-        Part("tenants", 0.05, attack),
+        Part("tenants", 0.15, attack),
         # A sample that changes with the seed would fail unrelated changes.
         Part("mutants", 0.25, mutate, only_tells=1),
         Part("differential", 0.15, differ, lacks_binaries),

@@ -7,6 +7,7 @@ from holdfast.api.annotations import allocated_reservation
 from holdfast.api.quantity import milli, units
 from holdfast.api.requests import pod_request
 from holdfast.api.reservation_names import PREEMPTOR
+from holdfast.api.resource_names import DEVICE_CLASS_PREFIX
 from holdfast.api.scheme import NODES, PODS, RESERVATIONS, RESOURCE_CLAIMS, RESOURCE_POLICIES
 from holdfast.capacity.annotations import (
     annotated_allocations,
@@ -174,7 +175,12 @@ def _overcommitted(census):
 
 def of_devices(resource):
     """Return whether devices serve a resource: the Node may not list it."""
-    return resource == GPU or is_of_devices(resource)
+    return is_extended_by_class(resource) or is_of_devices(resource)
+
+
+def is_extended_by_class(resource):
+    """Return whether devices of a class serve a resource, by either of its names."""
+    return resource == GPU or resource.startswith(DEVICE_CLASS_PREFIX)
 
 
 def leaves_room_to(pod, reservation):
@@ -297,7 +303,7 @@ def claims_of(pod):
     named = [
         entry.resource_claim_name or made.get(entry.name, "") for entry in pod.spec.resource_claims
     ]
-    if GPU in pod_request(pod).amounts:
+    if any(map(is_extended_by_class, pod_request(pod).amounts)):
         made = pod.status.extended_resource_claim_status
         named.append(made.resource_claim_name if made else "")
     return named

@@ -78,11 +78,13 @@ class Tenant:
             await self.others.create(PODS, pod, OTHERS)
         await self.cluster.settle()
 
+    def attacks(self):
+        """What the tenant tries, some more often."""
+        return (self._create, self._create, self._patch, self._patch, self._replace, self._status,
+                self._bind, self._deploy, self._migrate, self._delete, self._restart)  # fmt: skip
+
     async def step(self):
-        attack = self.dice.choice(
-            (self._create, self._create, self._patch, self._patch, self._replace, self._status,
-             self._bind, self._deploy, self._migrate, self._delete, self._restart)
-        )  # fmt: skip
+        attack = self.dice.choice(self.attacks())
         try:
             await attack()
         except (Conflict, Refused) as refusal:
