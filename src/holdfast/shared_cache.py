@@ -8,7 +8,7 @@ owner, usually a namespace, loses entries only while it has more than any other.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Hashable
+from collections.abc import Collection, Hashable, Iterator
 from typing import Generic, TypeVar
 
 V = TypeVar("V")
@@ -30,9 +30,9 @@ class SharedCache(Generic[V]):
     there are too many, the owner with the most loses the entry that it used least recently.
 
     >>> cache = SharedCache[int](most=4)
-    >>> cache.put("mine", 1, owner="a")
+    >>> removed = cache.put("mine", 1, owner="a")
     >>> for number in range(100):
-    ...     cache.put(number, number, owner="b")
+    ...     removed = cache.put(number, number, owner="b")
     >>> cache.get("mine", "a"), cache.get(99, "b"), cache.get(1, "b"), len(cache)
     (1, 99, None, 4)
     """
@@ -51,6 +51,9 @@ class SharedCache(Generic[V]):
     def __len__(self) -> int:
         return len(self._entries)
 
+    def __iter__(self) -> Iterator[V]:
+        return (entry.value for entry in self._entries.values())
+
     def get(self, key: Hashable, owner: str) -> V | None:
         """Return the value of a key, or None."""
         entry = self._entries.get(key)
@@ -66,11 +69,21 @@ class SharedCache(Generic[V]):
             self._keys[entry.owner].move_to_end(key)
         return entry.value
 
-    def put(self, key: Hashable, value: V, owner: str, size: int = 1) -> None:
-        """Store a value; the entry itself stays, even if it is larger than the cache."""
+    def put(
+        self,
+        key: Hashable,
+        value: V,
+        owner: str,
+        size: int = 1,
+        kept: Collection[Hashable] = (),
+    ) -> list[V]:
+        """Store a value and return those that were removed to make space.
+
+        The entry itself stays, even if it is larger than the cache, and so do those of ``kept``.
+        """
         self.discard(key)
         self._add(key, _Entry(value, owner, size), owner)
-        self._shrink(key)
+        return self._shrink(key, kept)
 
     def grow(self, key: Hashable, by: int) -> None:
         """Add to the size of an entry; one that is not there any more is ignored."""
@@ -94,14 +107,23 @@ class SharedCache(Generic[V]):
         self._sizes.clear()
         self.size = 0
 
-    def _shrink(self, keep: Hashable) -> None:
+    def _shrink(self, used: Hashable, kept: Collection[Hashable] = ()) -> list[V]:
         """Remove entries until they are few enough, but not the one that was just used."""
-        while self.size > self._most and len(self._entries) > 1:
-            for owner in sorted(self._sizes, key=self._sizes.__getitem__, reverse=True)[:2]:
-                key = next((key for key in self._keys[owner] if key != keep), None)
-                if key is not None:
-                    self._remove(key, self._entries[key])
-                    break
+        removed: list[V] = []
+        while self.size > self._most:
+            found = self._next_to_remove(used, kept)
+            if found is None:
+                break
+            removed.append(self._entries[found].value)
+            self._remove(found, self._entries[found])
+        return removed
+
+    def _next_to_remove(self, used: Hashable, kept: Collection[Hashable]) -> Hashable | None:
+        for owner in sorted(self._sizes, key=self._sizes.__getitem__, reverse=True):
+            for key in self._keys[owner]:
+                if key != used and key not in kept:
+                    return key
+        return None
 
     def _add(self, key: Hashable, entry: _Entry[V], owner: str) -> None:
         entry.owner = owner

@@ -162,9 +162,9 @@ def test_pods_that_will_not_preempt_have_no_steps():
 def test_the_first_pod_that_does_not_fit_any_more_is_prepared(kind):
     """Pods before it were placed, so it is not known to fit for too long."""
     cluster = FullCluster(Random(1))
-    cluster.world.nodes.add_selector_keys(frozenset({"app"}))  # else the first one has steps
     for i in range(12):
         cluster.world.upsert(typed(a_node(f"empty{i}", cpu="2", labels={HOST: f"empty{i}"})))
+    steps_of(cluster, cluster.preemptor("first", **PREEMPTORS[kind]))  # new selectors need steps
     for i in range(13):
         pod = cluster.preemptor(f"q{i}", **PREEMPTORS[kind])
         steps = steps_of(cluster, pod)

@@ -175,6 +175,24 @@ async def test_R040_an_exact_match_requires_equal_amounts(cluster):
     assert await allocated_from(cluster, "four") == "r"
 
 
+async def test_an_affinity_has_a_limited_number_of_requirements(cluster):
+    """Each is compared with each reservation that the pod owns."""
+    terms = [{"matchExpressions": [{"key": "a", "operator": "NotIn", "values": [f"{i}"]}] * 8}
+             for i in range(33)]  # fmt: skip
+    selected = {
+        "requiredDuringSchedulingIgnoredDuringExecution": {"reservationSelectorTerms": terms}
+    }
+    await cluster.create(node(), held(), owner(reservation_affinity=selected))
+    at = f"metadata.annotations[{PREFIX}/reservation-affinity]"
+    assert await cluster.node_of("owner") == ""
+    assert f"{at}: Too many: 264: must have at most 256 items" in await cluster.why("owner")
+    fewer = {
+        "requiredDuringSchedulingIgnoredDuringExecution": {"reservationSelectorTerms": terms[1:]}
+    }
+    await cluster.create(owner("fewer", reservation_affinity=fewer))
+    assert await cluster.node_of("fewer") == "n1"
+
+
 async def test_a_malformed_exact_match_does_not_match_everything(cluster):
     await create_each(cluster, node(), held(cpu="4"))
     wrong = {EXACT: '{"resourceNames":"cpu"}'}

@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 import msgspec
 
 from holdfast.api import reservation_names as names
 from holdfast.api.annotations import decode_annotation
-from holdfast.api.field_errors import raise_if_any
+from holdfast.api.field_errors import raise_if_any, too_many
 from holdfast.api.meta import Struct
-from holdfast.api.node_selection import compile_term
+from holdfast.api.node_selection import NodeTerm, compile_term
 from holdfast.api.pod import NodeSelectorTerm, Pod, Toleration
 from holdfast.api.quantity import AmountText, units
 from holdfast.api.reservation import Reservation
 from holdfast.errors import BadRequest
 
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+_MAX_AFFINITIES = 128
+MOST_REQUIREMENTS = 256
+"""Requirements of one reservation affinity; each is compared with each reservation of the pod."""
 
 
 class RequiredReservations(Struct, frozen=True):
@@ -26,13 +31,26 @@ class RequiredReservations(Struct, frozen=True):
     reservation_selector_terms: tuple[NodeSelectorTerm, ...] = ()
 
 
-class ReservationAffinity(Struct, frozen=True):
-    """The reservation affinity of a pod: the pod must use a reservation that matches it."""
-
+class _WrittenAffinity(Struct, frozen=True):
     name: str = ""
     reservation_selector: dict[str, str] = {}  # noqa: RUF012 - msgspec copies it
     required_during_scheduling_ignored_during_execution: RequiredReservations | None = None
     tolerations: tuple[Toleration, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ReservationAffinity:
+    """The reservation affinity of a pod: the pod must use a reservation that matches it.
+
+    Its terms are compiled; None means that there are none to match.
+    """
+
+    name: str = ""
+    selector: Mapping[str, str] = field(default_factory=dict)
+    terms: tuple[NodeTerm, ...] | None = None
+    tolerations: tuple[Toleration, ...] = ()
+    size: int = 0
+    """How many requirements selector and terms have together."""
 
 
 class AnnotatedAllocation(Struct, frozen=True):
@@ -60,23 +78,36 @@ def affinity_of(pod: Pod) -> ReservationAffinity | None:
     text = pod.metadata.annotations.get(names.AFFINITY)
     if text is None:
         return None
-    found = _decode_strictly(text, names.AFFINITY, ReservationAffinity) or ReservationAffinity()
-    if required := found.required_during_scheduling_ignored_during_execution:
-        at = f"metadata.annotations[{names.AFFINITY}].{_REQUIRED}"
-        for i, term in enumerate(required.reservation_selector_terms):
-            raise_if_any(compile_term(term, f"{at}.reservationSelectorTerms[{i}]").mistakes)
-    return found
+    return _read_affinity(text)
+
+
+@lru_cache(maxsize=_MAX_AFFINITIES)
+def _read_affinity(text: str) -> ReservationAffinity:
+    """Read and compile an affinity; pods of a workload have equal ones."""
+    found = _decode_strictly(text, names.AFFINITY, _WrittenAffinity) or _WrittenAffinity()
+    at = f"metadata.annotations[{names.AFFINITY}]"
+    required = found.required_during_scheduling_ignored_during_execution
+    written = required.reservation_selector_terms if required else ()
+    size = len(found.reservation_selector) + sum(
+        max(1, len(term.match_expressions) + len(term.match_fields)) for term in written
+    )
+    if size > MOST_REQUIREMENTS:
+        raise_if_any([too_many(at, size, MOST_REQUIREMENTS)])
+    terms = []
+    for i, term in enumerate(written):
+        terms.append(compile_term(term, f"{at}.{_REQUIRED}.reservationSelectorTerms[{i}]"))
+        raise_if_any(terms[-1].mistakes)
+    return ReservationAffinity(
+        found.name, found.reservation_selector, tuple(terms) if required else None,
+        found.tolerations, size,
+    )  # fmt: skip
 
 
 def selects(affinity: ReservationAffinity, labels: Mapping[str, str], name: str) -> bool:
     """Return whether an affinity selects a reservation; ``labels`` are its own over its node's."""
-    if any(labels.get(k) != v for k, v in affinity.reservation_selector.items()):
+    if any(labels.get(k) != v for k, v in affinity.selector.items()):
         return False
-    required = affinity.required_during_scheduling_ignored_during_execution
-    if required is None:
-        return True
-    terms = required.reservation_selector_terms
-    return any(compile_term(term).matches(labels, name) for term in terms)
+    return affinity.terms is None or any(term.matches(labels, name) for term in affinity.terms)
 
 
 def exact_match_of(pod: Pod) -> tuple[str, ...]:

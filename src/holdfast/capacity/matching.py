@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
@@ -36,6 +36,9 @@ if TYPE_CHECKING:
 _UNSCHEDULABLE = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
 _MOST_MATCHES = 4096
 _MAX_WITHOUT_OWNER = 65536
+_MANY_COMPARED = 16
+"""Classes of pods whose refusals are stored."""
+_REQUIREMENTS_A_STEP = 4096
 _IGNORING = "ignoring"
 _PRE_ALLOCATING = "pre-allocating"
 Slots = NDArray[np.intp]
@@ -203,12 +206,17 @@ class ReservationMatcher:
         self._node_table = node_table
         self._matches: dict[Hashable, ReservationMatch | None] = {}
         self._hidden_pods: dict[Hashable, HiddenReservePods] = {}
+        self._refusals: dict[Hashable, dict[int, Refusal | None]] = {}
+        """By key and slot, of the pods with requirements that were matched last."""
+        self._version = 0
         self._without_owner: set[int] = set()
         """Ids of pod kinds that own no reservation; most pods are of such a kind."""
 
     def forget(self) -> None:
         """Clear the cache: reservations or their owners changed."""
         self._matches.clear()
+        self._refusals.clear()
+        self._version += 1
         self._without_owner.clear()
 
     def match(self, pod_info: PodInfo) -> ReservationMatch | None:
@@ -238,6 +246,56 @@ class ReservationMatcher:
             self._matches[key] = self._match(slots, key)
         return self._matches[key]
 
+    def match_in_steps(self, pod_info: PodInfo) -> Iterator[None]:
+        """Find what ``match`` will return, with pauses in which reservations may change."""
+        if names.AFFINITY not in pod_info.pod.metadata.annotations or pod_info.is_reserve_pod:
+            return
+        groups = self._reservations.index.owned_by(pod_info.pod)
+        try:
+            wishes = ReservationRequirements.of(pod_info)
+        except BadRequest:
+            return
+        key, version, compared = _key(groups, pod_info), self._version, 0
+        if key in self._matches or not groups or wishes.affinity is None:
+            return
+        found: dict[int, Refusal | None] = {}
+        for slot in self._slots(groups).tolist():
+            compared += 1 + wishes.affinity.size
+            if compared > _REQUIREMENTS_A_STEP:
+                compared = 0
+                yield
+                if self._version != version:
+                    return
+            found[slot] = refusal(self._reservations, slot, pod_info, wishes)
+        self._store(key, found)
+        self.match(pod_info)
+
+    def refusals(
+        self, groups: Sequence[OwnerGroup], pod_info: PodInfo, slots: Slots,
+        wishes: ReservationRequirements,
+    ) -> Sequence[Refusal | None]:  # fmt: skip
+        """Return why these slots of an owner's groups refuse it, None for those that do not."""
+        key = _key(groups, pod_info)
+        known = self._refusals.get(key)
+        if known is None:
+            known = self._store(key, {})
+        for slot in slots.tolist():
+            if slot not in known:
+                known[slot] = refusal(self._reservations, slot, pod_info, wishes)
+        return [known[slot] for slot in slots.tolist()]
+
+    def _store(self, key: Hashable, found: dict[int, Refusal | None]) -> dict[int, Refusal | None]:
+        if len(self._refusals) >= _MANY_COMPARED:
+            del self._refusals[next(iter(self._refusals))]
+        self._refusals[key] = found
+        return found
+
+    def _slots(self, groups: Sequence[OwnerGroup]) -> Slots:
+        """Return the slots of groups whose reservations have a node."""
+        slots = np.concatenate([group.slots for group in groups])
+        found: Slots = slots[self._reservations.columns.row[slots] >= 0]
+        return found
+
     def _for_pre_allocation(self, pod_info: PodInfo) -> ReservationMatch | None:
         """Match a pre-allocating reserve pod with every row and with no reservation."""
         reservation = self._reservations.pending.get(pod_info.uid)
@@ -256,8 +314,7 @@ class ReservationMatcher:
     def _accepting(self, groups: Sequence[OwnerGroup], pod_info: PodInfo) -> Slots:
         """Return the slots of these groups whose reservations accept the pod."""
         reservations = self._reservations
-        slots = np.concatenate([group.slots for group in groups])
-        slots = slots[reservations.columns.row[slots] >= 0]
+        slots = self._slots(groups)
         try:
             wishes = ReservationRequirements.of(pod_info)
         except BadRequest:
@@ -265,10 +322,10 @@ class ReservationMatcher:
             return np.zeros(0, np.intp)
         # A pod without requirements need not be checked against reservations that accept any owner.
         welcome = reservations.columns.accepts_any_owner[slots] & (not wishes)
-        kept = [
-            s for s in slots[~welcome] if refusal(reservations, int(s), pod_info, wishes) is None
-        ]
-        return np.concatenate([slots[welcome], np.array(kept, np.intp)])
+        asked = slots[~welcome]
+        refused = self.refusals(groups, pod_info, asked, wishes)
+        kept = asked[np.array([why is None for why in refused], np.bool_)]
+        return np.concatenate([slots[welcome], kept])
 
     def _match(self, slots: Slots, key: Hashable) -> ReservationMatch | None:
         if not len(slots):

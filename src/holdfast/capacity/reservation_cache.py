@@ -18,7 +18,7 @@ status is written, so two owners can never both allocate from it.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -27,8 +27,13 @@ from numpy.typing import NDArray
 from holdfast.api.node import Node
 from holdfast.api.reservation import HOLDING, Reservation
 from holdfast.capacity.gpu_names import converted_amounts
-from holdfast.capacity.matching import ReservationMatch, ReservationMatcher
-from holdfast.capacity.owners import OwnerIndex
+from holdfast.capacity.matching import (
+    Refusal,
+    ReservationMatch,
+    ReservationMatcher,
+    ReservationRequirements,
+)
+from holdfast.capacity.owners import OwnerGroup, OwnerIndex
 from holdfast.capacity.reservation_columns import ReservationHolds
 from holdfast.capacity.reservation_content import ReservationContent, read_allocations, read_content
 from holdfast.capacity.reservation_info import (
@@ -162,6 +167,17 @@ class ReservationCache:
     def match(self, pod_info: PodInfo) -> ReservationMatch | None:
         """Return the reservations a pod matches now, or None."""
         return self._matcher.match(pod_info) if self.by_uid or self.pending else None
+
+    def match_in_steps(self, pod_info: PodInfo) -> Iterator[None]:
+        """Find what ``match`` will return, with pauses in which reservations may change."""
+        return self._matcher.match_in_steps(pod_info) if self.by_uid else iter(())
+
+    def refusals(
+        self, groups: Sequence[OwnerGroup], pod_info: PodInfo, slots: NDArray[np.intp],
+        wishes: ReservationRequirements,
+    ) -> Sequence[Refusal | None]:  # fmt: skip
+        """Return why these slots of an owner's groups refuse it, None for those that do not."""
+        return self._matcher.refusals(groups, pod_info, slots, wishes)
 
     def slots_on(self, match: ReservationMatch | None, row: int) -> list[int]:
         """Return the slots of the reservations that a pod may use on a row, as they are nominated.

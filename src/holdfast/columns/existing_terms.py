@@ -12,6 +12,7 @@ from enum import Enum
 import numpy as np
 from numpy.typing import NDArray
 
+from holdfast.api.labels import NOTHING
 from holdfast.columns.affinity_terms import AffinityTerm, AffinityTerms
 from holdfast.columns.cells import cells
 from holdfast.columns.counters import DomainCount
@@ -20,6 +21,9 @@ from holdfast.columns.node_labels import NodeLabels
 
 _MAX_IDLE = 4096
 _MAX_GROUPS = 16384
+_FEW = 512
+_MOST_NAMES = 16
+"""Terms with more namespaces are compared with pods of all namespaces."""
 
 
 class TermRole(Enum):
@@ -67,6 +71,16 @@ class ExistingTerm:
         return made
 
 
+class _Matched:
+    """The terms that match a label group, of those compared so far: how many by ``""``, by name."""
+
+    __slots__ = ("seen", "terms")
+
+    def __init__(self) -> None:
+        self.seen = [0, 0]
+        self.terms: list[ExistingTerm] = []
+
+
 class ExistingTerms:
     """All terms of existing pods; ``version`` moves when a term gets or loses its last pod."""
 
@@ -77,10 +91,15 @@ class ExistingTerms:
         self._of: dict[tuple[TermRole, AffinityTerm], ExistingTerm] = {}
         self._in_order: list[ExistingTerm] = []
         self._sets: dict[AffinityTerms, tuple[ExistingTerm, ...]] = {}
-        self._matched: dict[int, tuple[int, list[ExistingTerm]]] = {}
+        self._by_namespace: dict[str, list[ExistingTerm]] = {}
+        """The terms that name a namespace; "" has those that name many or select by labels."""
+        self._matched: dict[int, _Matched] = {}
         self.version = 0
         self.idle = 0
         """The number of terms without pods; they are kept in case such a pod returns."""
+
+    def __bool__(self) -> bool:
+        return bool(self._in_order)
 
     def add(self, terms: AffinityTerms, row: int) -> None:
         """Count the terms of a pod that was added to the row."""
@@ -105,15 +124,45 @@ class ExistingTerms:
         labels: Mapping[str, str],
     ) -> tuple[ExistingTerm, ...]:  # fmt: skip
         """Return the terms that match pods of a label group; only new terms are compared."""
-        seen, found = self._matched.get(group, (0, []))
-        if seen < len(self._in_order):
-            for existing in self._in_order[seen:]:
-                if existing.term.pod_selector.matches(namespace, namespace_labels, labels):
-                    found.append(existing)
-            if len(self._matched) >= _MAX_GROUPS:
-                self._matched.clear()
-            self._matched[group] = (len(self._in_order), found)
-        return tuple([existing for existing in found if existing.pod_count])
+        while not self.match_few(group, namespace, namespace_labels, labels):
+            pass
+        known = self._matched.get(group)
+        if known is None:
+            return ()
+        return tuple([existing for existing in known.terms if existing.pod_count])
+
+    def match_few(
+        self, group: int, namespace: str, namespace_labels: Mapping[str, str],
+        labels: Mapping[str, str],
+    ) -> bool:  # fmt: skip
+        """Compare some new terms with a label group; return whether none is left.
+
+        Only terms that name its namespace or select namespaces are compared.
+        """
+        known = self._matched.get(group)
+        left = _FEW
+        for name in ("", namespace):
+            terms = self._by_namespace.get(name)
+            if not terms:
+                continue
+            seen = 0 if known is None else known.seen[bool(name)]
+            if seen == len(terms):
+                continue
+            if known is None:
+                if len(self._matched) >= _MAX_GROUPS:
+                    self._matched.clear()
+                known = self._matched[group] = _Matched()
+            some = terms[seen : seen + left]
+            known.terms += [
+                existing
+                for existing in some
+                if existing.term.pod_selector.matches(namespace, namespace_labels, labels)
+            ]
+            known.seen[bool(name)] += len(some)
+            left -= len(some)
+            if seen + len(some) < len(terms):
+                return False
+        return True
 
     def namespaces_changed(self) -> None:
         """Drop cached matches: terms may select namespaces by label."""
@@ -141,8 +190,15 @@ class ExistingTerms:
             existing = ExistingTerm(role, term, self._capacity, self._labels, self._journal)
             self._of[role, term] = existing
             self._in_order.append(existing)
+            self._index(existing)
             self.idle += 1
         return existing
+
+    def _index(self, existing: ExistingTerm) -> None:
+        selector = existing.term.pod_selector
+        names, by_labels = selector.namespaces, selector.namespace_selector != NOTHING
+        for name in ("",) if by_labels or len(names) > _MOST_NAMES else names:
+            self._by_namespace.setdefault(name, []).append(existing)
 
     def _drop_idle(self) -> None:
         self._replace_all([existing for existing in self._in_order if existing.pod_count])
@@ -150,6 +206,9 @@ class ExistingTerms:
     def _replace_all(self, terms: list[ExistingTerm]) -> None:
         self._in_order = terms
         self._of = {(existing.role, existing.term): existing for existing in terms}
+        self._by_namespace = {}
+        for existing in terms:
+            self._index(existing)
         self._sets.clear()
         self._matched.clear()
         self.idle = sum(not existing.pod_count for existing in terms)

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from holdfast.api.labels import Selector
 from holdfast.api.node import Node
 from holdfast.api.pod import Pod
 from holdfast.columns.affinity_terms import PodSelector
-from holdfast.columns.counters import ClaimingPodSum, Measure, OfClaims, PodSum, SelectorCount
+from holdfast.columns.counters import (
+    ClaimingPodSum,
+    Measure,
+    OfClaims,
+    PodSelectors,
+    PodSum,
+    SelectorCount,
+)
 from holdfast.columns.existing_terms import ExistingTerm, ExistingTerms
 from holdfast.columns.interner import CPU, MEMORY, ResourceNames
 from holdfast.columns.journal import Journal
@@ -17,12 +24,15 @@ from holdfast.columns.label_groups import LabelGroup
 from holdfast.columns.mounts import MountIndex
 from holdfast.columns.node_rows import NodeRows
 from holdfast.columns.pod_info import PodInfo
-from holdfast.columns.pod_placements import PodPlacements, PodSelectors, PodsOfUnknownNodes
+from holdfast.columns.pod_placements import PodPlacements, PodsOfUnknownNodes
 from holdfast.columns.ports import PortIndex
 from holdfast.columns.ranked_pods import RankedPods
 
 _PODS_A_STEP = 1000
 """So many pods are regrouped in two milliseconds."""
+_MAX_COUNTED = 4096
+_FEW_COUNTERS = 16
+"""So many may be made at once: that takes some ten milliseconds."""
 
 
 class Hold(NamedTuple):
@@ -57,6 +67,8 @@ class NodeTable(NodeRows):
         self._placements = PodPlacements(
             self.capacity, ExistingTerms(self.labels, self.node_journal, self.capacity)
         )
+        self._counted: set[Hashable] = set()
+        """Keys of what ``count_in_steps`` has found or made since a counter was dropped."""
         self._unknown_node_pods = PodsOfUnknownNodes()
         self._holds: dict[str, Hold] = {}
         self._unlogged = 0
@@ -175,20 +187,65 @@ class NodeTable(NodeRows):
 
         Depends on the epochs layout and counters.
         """
-        return self.count((PodSelector(frozenset((namespace,)), selector),), real=real)
+        pod_selector = PodSelector(frozenset((namespace,)), selector)
+        return self.count((pod_selector,), namespace, real=real)
 
-    def count(self, pod_selectors: PodSelectors, *, real: bool = False) -> SelectorCount:
+    def count(
+        self, pod_selectors: PodSelectors, owner: str, *, real: bool = False
+    ) -> SelectorCount:
         """Return the counter of pods that match all selectors; ``real`` leaves reserve pods out.
 
-        Depends on the epochs layout and counters.
+        Namespaces share the space for counters; ``owner`` is the one that this is for. Depends on
+        the epochs layout and counters.
         """
         self.add_selector_keys(
             frozenset(key for pod_selector in pod_selectors for key in pod_selector.selector.keys)
         )
-        counter, dropped = self._placements.counter(pod_selectors, real=real)
+        counter, dropped = self._placements.counter(pod_selectors, owner, real=real)
         if dropped:
-            self.epochs.bump("counters")
+            self._counters_dropped()
         return counter
+
+    def count_in_steps(
+        self, key: Hashable, owner: str, wanted: Callable[[], Iterable[PodSelectors]]
+    ) -> Iterator[None]:
+        """Make the counters that are wanted, with pauses in which the table may change.
+
+        ``key`` stands for what is wanted: while no counter is dropped, the second call ends at
+        once.
+        """
+        return iter(()) if key in self._counted else self._count_in_steps(key, owner, wanted)
+
+    def _count_in_steps(
+        self, key: Hashable, owner: str, wanted: Callable[[], Iterable[PodSelectors]]
+    ) -> Iterator[None]:
+        all_selectors = [*wanted()]
+        keys = (s.selector.keys for pod_selectors in all_selectors for s in pod_selectors)
+        yield from self.add_selector_keys_in_steps(frozenset[str]().union(*keys))
+        new = [s for s in all_selectors if not self._placements.has_counter(s, owner)]
+        if len(new) <= _FEW_COUNTERS:
+            yield from self._make_counters(all_selectors, owner)
+        else:
+            # One at a time: several that need many would drop those of each other without end.
+            while self._placements.pinned:
+                yield
+            self._placements.pinned = frozenset([(s, False) for s in all_selectors])
+            try:
+                yield from self._make_counters(all_selectors, owner)
+            finally:
+                self._placements.pinned = frozenset()
+        if len(self._counted) >= _MAX_COUNTED:
+            self._counted.clear()
+        self._counted.add(key)
+
+    def _make_counters(self, all_selectors: Iterable[PodSelectors], owner: str) -> Iterator[None]:
+        for pod_selectors in all_selectors:
+            if (yield from self._placements.count_in_steps(pod_selectors, owner)):
+                self._counters_dropped()
+
+    def _counters_dropped(self) -> None:
+        self._counted.clear()
+        self.epochs.bump("counters")
 
     def pod_sum(
         self,
@@ -226,6 +283,22 @@ class NodeTable(NodeRows):
         group = self.label_group_of(pod_info)
         namespace_labels = self.namespaces.get(group.namespace, {})
         return self._placements.existing_terms.matching(
+            group.id, group.namespace, namespace_labels, group.labels
+        )
+
+    def match_existing_terms_in_steps(self, pod_info: PodInfo) -> Iterator[None]:
+        """Find what ``existing_terms_for`` will return, with pauses in which pods may change."""
+        while not self._match_few_terms(pod_info):
+            yield
+
+    def has_few_new_terms(self, pod_info: PodInfo) -> bool:
+        """Return whether ``existing_terms_for`` needs no steps before; compares those few."""
+        return not self._placements.existing_terms or self._match_few_terms(pod_info)
+
+    def _match_few_terms(self, pod_info: PodInfo) -> bool:
+        group = self.label_group_of(pod_info)
+        namespace_labels = self.namespaces.get(group.namespace, {})
+        return self._placements.existing_terms.match_few(
             group.id, group.namespace, namespace_labels, group.labels
         )
 

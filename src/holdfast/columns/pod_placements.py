@@ -9,22 +9,22 @@ because plugins see no difference and every placement is confirmed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Generator, Hashable, Mapping
 from dataclasses import dataclass
 from itertools import islice
 
-from holdfast.columns.affinity_terms import PodSelector
-from holdfast.columns.counters import PodSum, SelectorCount
+from holdfast.columns.counters import PodSelectors, PodSum, SelectorCount, selects
 from holdfast.columns.existing_terms import ExistingTerms
 from holdfast.columns.label_groups import LabelGroup, LabelGroups
 from holdfast.columns.mounts import MountIndex
 from holdfast.columns.pod_info import PodInfo
 from holdfast.columns.ports import PortIndex
+from holdfast.shared_cache import SharedCache
 
 _MAX_COUNTERS = 1024
 _MAX_SUMS = 4
+_MATCHES_A_STEP = 512
 _NO_PODS: Mapping[str, PodInfo] = {}
-PodSelectors = tuple[PodSelector, ...]
 Namespaces = dict[str, Mapping[str, str]]
 
 
@@ -42,15 +42,20 @@ class PodPlacements:
     """Pods by uid and by row; ``namespaces`` has the labels of namespaces."""
 
     __slots__ = (
-        "_capacity", "_counters", "_last_group", "_of_row", "by_uid", "existing_terms",
-        "label_groups", "mounts", "namespaces", "ports", "priorities", "reserve_pods",
+        "_capacity", "_counters", "_last_group", "_of_row", "_relabelled", "by_uid",
+        "existing_terms", "label_groups", "mounts", "namespaces", "pinned", "ports",
+        "priorities", "reserve_pods",
     )  # fmt: skip
 
     def __init__(self, capacity: int, existing_terms: ExistingTerms) -> None:
         self._capacity = capacity
-        self._counters: dict[tuple[PodSelectors, bool], SelectorCount] = {}
+        self._counters = SharedCache[SelectorCount](_MAX_COUNTERS)
+        self.pinned: frozenset[tuple[PodSelectors, bool]] = frozenset()
+        """Selectors whose counters are not dropped, and whether those leave reserve pods out."""
         self.existing_terms = existing_terms
         self.namespaces: Namespaces = {}
+        self._relabelled = 0
+        """How often the labels of a namespace have changed."""
         self._of_row: dict[int, dict[str, PodInfo]] = {}
         self.by_uid: dict[str, PlacedPod] = {}
         self.reserve_pods: dict[str, PlacedPod] = {}
@@ -72,8 +77,9 @@ class PodPlacements:
         known = self._last_group
         if known is not None and known[0] is pod_info:
             return known[1]
-        counters = self._counters.values()
-        group = self.label_groups.of(pod_info.namespace, pod_info.labels, counters, self.namespaces)
+        group = self.label_groups.of(
+            pod_info.namespace, pod_info.labels, self._counters, self.namespaces
+        )
         self._last_group = (pod_info, group)
         return group
 
@@ -208,28 +214,68 @@ class PodPlacements:
         groups.drop_empty()
 
     def counter(
-        self, pod_selectors: PodSelectors, *, real: bool = False
+        self,
+        pod_selectors: PodSelectors,
+        owner: str,
+        *,
+        real: bool = False,
+        matched: Mapping[LabelGroup, bool] | None = None,
     ) -> tuple[SelectorCount, bool]:
         """Return the counter of pods that match all selectors, and whether an old one was dropped.
 
-        The selectors' keys must be selector keys already. ``real`` leaves reserve pods out.
+        The selectors' keys must be selector keys already. ``owner`` is the namespace that the
+        counter is for; ``real`` leaves reserve pods out. ``matched`` says what is known already.
         """
-        found = self._counters.pop((pod_selectors, real), None)
-        dropped = False
-        if found is None:
-            if len(self._counters) >= _MAX_COUNTERS:
-                self._drop(next(iter(self._counters)))
-                dropped = True
-            found = self._count(SelectorCount(pod_selectors, self._capacity, real=real))
-        self._counters[pod_selectors, real] = found
-        return found, dropped
+        key = pod_selectors, real
+        found = self._counters.get(key, owner)
+        if found is not None:
+            return found, False
+        counter = SelectorCount(pod_selectors, self._capacity, real=real)
+        found = self._count(counter, matched or {})
+        dropped = self._counters.put(key, found, owner, kept=self.pinned)
+        for counter in dropped:
+            for group in self.label_groups:
+                if counter in group.counters:
+                    group.counters.remove(counter)
+        return found, bool(dropped)
 
-    def _count(self, counter: SelectorCount) -> SelectorCount:
+    def has_counter(self, pod_selectors: PodSelectors, owner: str) -> bool:
+        """Return whether there is a counter of the pods that match all selectors."""
+        return self._counters.get((pod_selectors, False), owner) is not None
+
+    def count_in_steps(
+        self, pod_selectors: PodSelectors, owner: str
+    ) -> Generator[None, None, bool]:
+        """Make a counter, with pauses in which pods, groups and namespaces may change.
+
+        Only the groups are matched in steps; pods are counted at once, in the last one. Return
+        whether an old counter was dropped.
+        """
+        if self.has_counter(pod_selectors, owner):
+            return False
+        yield
+        matched: dict[LabelGroup, bool] = {}
+        relabelled, compared = self._relabelled, 0
+        for group in [*self.label_groups]:
+            labels = self._labels_of(group)
+            matched[group] = selects(pod_selectors, group.namespace, labels, group.labels)
+            compared += len(pod_selectors)
+            if compared >= _MATCHES_A_STEP:
+                compared = 0
+                yield
+        if relabelled != self._relabelled:
+            matched.clear()
+        return self.counter(pod_selectors, owner, matched=matched)[1]
+
+    def _count(self, counter: SelectorCount, matched: Mapping[LabelGroup, bool]) -> SelectorCount:
         """Count all matching pods with a new counter; in lists, as there may be very many."""
         rows: list[int] = []
         live: list[int] = []
         for group in self.label_groups:
-            if not counter.selects(group.namespace, self._labels_of(group), group.labels):
+            known = matched.get(group)
+            if known is None:
+                known = counter.selects(group.namespace, self._labels_of(group), group.labels)
+            if not known:
                 continue
             group.counters.append(counter)
             for uid, row in group.rows.items():
@@ -277,20 +323,15 @@ class PodPlacements:
                 if counter.sums:
                     counter.move_sums(pod_info, row, by)
 
-    def _drop(self, key: tuple[PodSelectors, bool]) -> None:
-        counter = self._counters.pop(key)
-        for group in self.label_groups:
-            if counter in group.counters:
-                group.counters.remove(counter)
-
     def relabel_namespace(self, name: str, labels: Mapping[str, str] | None) -> None:
         """Set a namespace's labels; counters that read them are updated."""
         if labels is None:
             self.namespaces.pop(name, None)
         else:
             self.namespaces[name] = labels
+        self._relabelled += 1
         self.existing_terms.namespaces_changed()
-        reading = [c for c in self._counters.values() if c.by_namespace_labels]
+        reading = [c for c in self._counters if c.by_namespace_labels]
         for group in self.label_groups:
             if group.namespace != name:
                 continue
@@ -307,7 +348,7 @@ class PodPlacements:
     def grow(self, capacity: int) -> None:
         """Make space for more rows; counters are made again on demand."""
         self._capacity = capacity
-        self._counters = {}
+        self._counters.clear()
         self.existing_terms.grow(capacity)
         for group in self.label_groups:
             group.counters = []

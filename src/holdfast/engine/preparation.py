@@ -29,6 +29,7 @@ def prepare_in_steps(profile: Profile, pod: PodInfo, world: World, now: float) -
     """Compute what the cycle of a pod will read, with pauses in which the world may change."""
     if pod.excess or not world.nodes.row_of:
         return  # no plugin is called for it
+    yield from world.reservations.match_in_steps(pod)
     view = View(world, pod, now)
     for plugin in profile.plugins_at(PreparePlugin):
         rows = partial(rows_to_filter, profile, pod, world, now, plugin.name)

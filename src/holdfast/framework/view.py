@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Protocol
 from holdfast.api.labels import Selector
 from holdfast.capacity.reserved_resources import ReservedForPod
 from holdfast.columns.affinity_terms import PodSelector
+from holdfast.columns.counters import PodSelectors
 from holdfast.columns.hidden_reserve_pods import AnyCount, AnyTerm, HiddenReservePods
 from holdfast.columns.node_rows import Rows
 from holdfast.columns.node_table import NodeTable
 from holdfast.columns.pod_info import PodInfo
-from holdfast.columns.pod_placements import PodSelectors
 
 if TYPE_CHECKING:
     from holdfast.framework.world import World
@@ -100,7 +100,8 @@ class View:
 
     def count(self, pod_selectors: PodSelectors) -> AnyCount:
         """Return a counter of the pods that match all selectors, as this pod sees them."""
-        counter, hidden_pods = self.nodes.count(pod_selectors), self.hidden_pods
+        counter = self.nodes.count(pod_selectors, self.pod.namespace)
+        hidden_pods = self.hidden_pods
         return counter if hidden_pods is None else hidden_pods.count(counter)
 
     def existing_terms_for(self) -> tuple[AnyTerm, ...]:

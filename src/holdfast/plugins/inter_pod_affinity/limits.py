@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.columns.affinity_terms import AffinityTerm, AffinityTerms
+from holdfast.columns.counters import PodSelectors
 from holdfast.columns.hidden_reserve_pods import AnyDomains
 from holdfast.columns.node_table import NodeTable
 from holdfast.columns.pod_info import PodInfo
@@ -15,7 +16,6 @@ from holdfast.framework.preemption_support import ALWAYS, NEVER, PodLimit, PodLi
 from holdfast.plugins.inter_pod_affinity.state import (
     AffinityCount,
     AffinityState,
-    PodSelectors,
     matches_all,
 )
 

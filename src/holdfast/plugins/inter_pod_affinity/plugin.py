@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Mapping
+from functools import partial
 from itertools import chain
 from typing import Any, ClassVar
 
@@ -32,7 +33,12 @@ from holdfast.framework.plugin import (
 from holdfast.framework.view import View
 from holdfast.plugins.inter_pod_affinity.hints import event_helps
 from holdfast.plugins.inter_pod_affinity.limits import limits_of
-from holdfast.plugins.inter_pod_affinity.state import AffinityCount, AffinityState, affinity_state
+from holdfast.plugins.inter_pod_affinity.state import (
+    AffinityCount,
+    AffinityState,
+    affinity_state,
+    counted_selectors,
+)
 
 AFFINITY = "node(s) didn't match pod affinity rules"
 ANTI_AFFINITY = "node(s) didn't match pod anti-affinity rules"
@@ -88,9 +94,14 @@ class InterPodAffinity:
         return (view.nodes.label_group_of(pod).id, pod.affinity_terms, view.hidden_pods)
 
     def prepare(self, pod: PodInfo, view: View, rows: Callable[[], Rows]) -> Iterator[None]:
-        """Group all pods by the label keys of new selectors, in short steps."""
-        keys = pod.affinity_terms.label_keys
-        return view.nodes.add_selector_keys_in_steps(keys) if keys else iter(())
+        """Match new terms against all pods, those of existing pods too, in short steps."""
+        nodes, terms = view.nodes, pod.affinity_terms
+        if not terms and nodes.has_few_new_terms(pod):
+            return iter(())
+        return chain(
+            nodes.count_in_steps(terms, pod.namespace, partial(counted_selectors, terms)),
+            nodes.match_existing_terms_in_steps(pod),
+        )
 
     def pre_filter(self, pod: PodInfo, view: View) -> Skip | Reject | PreFilterState:
         """Find the counters; skip a pod without terms that no existing term matches."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 from holdfast.api.labels import EVERYTHING
-from holdfast.columns.affinity_terms import AffinityTerm, AffinityTerms, PodSelector
+from holdfast.columns.affinity_terms import AffinityTerm, AffinityTerms
+from holdfast.columns.counters import PodSelectors
 from holdfast.columns.existing_terms import TermRole
 from holdfast.columns.hidden_reserve_pods import AnyCount, AnyDomains, AnyTerm
 from holdfast.columns.node_labels import LabelColumn
@@ -14,8 +15,6 @@ from holdfast.columns.node_table import NodeTable
 from holdfast.columns.pod_info import PodInfo
 from holdfast.framework.plugin import NO_CHANGE, PodChange
 from holdfast.framework.view import View
-
-PodSelectors = tuple[PodSelector, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,6 +201,19 @@ def own_terms(terms: AffinityTerms) -> AffinityTerms:
     )
 
 
+def counted_selectors(terms: AffinityTerms) -> Iterator[PodSelectors]:
+    """Yield the selectors of the counters that the state of a class with these terms has."""
+    terms = own_terms(terms)
+    if terms.required_affinity:
+        yield _all_selectors(terms)
+    for term in (*terms.required_anti_affinity, *terms.preferred):
+        yield (term.pod_selector,)
+
+
+def _all_selectors(terms: AffinityTerms) -> PodSelectors:
+    return tuple(dict.fromkeys(term.pod_selector for term in terms.required_affinity))
+
+
 def _groups(terms: AffinityTerms) -> tuple[tuple[AffinityTerm, ...], ...]:
     return terms.required_affinity, terms.required_anti_affinity, terms.preferred
 
@@ -218,7 +230,7 @@ def _in_all_namespaces(term: AffinityTerm) -> AffinityTerm:
 def _affinity(terms: AffinityTerms, view: View) -> tuple[AffinityCount, ...]:
     if not terms.required_affinity:
         return ()
-    pod_selectors = tuple(dict.fromkeys(term.pod_selector for term in terms.required_affinity))
+    pod_selectors = _all_selectors(terms)
     keys = dict.fromkeys(term.topology_key for term in terms.required_affinity)
     counter = view.count(pod_selectors)
     return tuple(AffinityCount(pod_selectors, _by_domain(view, counter, key)) for key in keys)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 
 from holdfast.api.node_selection import required_nodes
 from holdfast.api.pod import Pod
+from holdfast.columns.affinity_terms import PodSelector
+from holdfast.columns.counters import PodSelectors
 from holdfast.columns.node_table import NodeTable
 from holdfast.columns.pod_info import PodInfo
 from holdfast.errors import BadRequest, Invalid
@@ -111,10 +113,31 @@ class PodTopologySpread:
         return (pod.namespace, constraints, required, tolerations, view.hidden_pods)
 
     def prepare(self, pod: PodInfo, view: View, rows: Callable[[], Rows]) -> Iterator[None]:
-        """Group all pods by the label keys of new selectors, in short steps."""
-        # The keys of default constraints are those of workloads, which are known.
-        own = pod.pod.spec.topology_spread_constraints
-        return view.nodes.add_selector_keys_in_steps(selector_keys(own)) if own else iter(())
+        """Match new selectors against all pods, in short steps."""
+        if pod.pod.spec.topology_spread_constraints:
+            return self._prepare_own(pod, view)
+        if not self._defaults.constraints:
+            return iter(())
+        key = pod.namespace, view.world.selectors.number_of(pod)
+        return view.nodes.count_in_steps(key, pod.namespace, partial(self._counted, pod, view))
+
+    def _prepare_own(self, pod: PodInfo, view: View) -> Iterator[None]:
+        nodes, own = view.nodes, pod.pod.spec.topology_spread_constraints
+        yield from nodes.add_selector_keys_in_steps(selector_keys(own))
+        key = pod.spec_key_without_requests, nodes.label_group_of(pod).id
+        yield from nodes.count_in_steps(key, pod.namespace, partial(self._counted, pod, view))
+
+    def _counted(self, pod: PodInfo, view: View) -> Iterator[PodSelectors]:
+        """Yield the selectors of the counters that the state of the pod has."""
+        try:
+            constraints = self.constraints(pod, view)
+        except (BadRequest, Invalid):
+            return
+        namespaces = frozenset((pod.namespace,))
+        for constraint in (*constraints.hard, *constraints.soft):
+            yield (PodSelector(namespaces, constraint.counted),)
+            if constraint.counted is not constraint.selector:
+                yield (PodSelector(namespaces, constraint.selector),)
 
     def pre_filter(self, pod: PodInfo, view: View) -> PreFilterState | Skip | Reject:
         """Find the counters; skip a pod without constraints."""

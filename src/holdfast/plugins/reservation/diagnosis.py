@@ -15,7 +15,6 @@ from holdfast.capacity.matching import (
     RefusalReason,
     ReservationRequirements,
     ignores_reservations,
-    refusal,
 )
 from holdfast.capacity.reservation_cache import ReservationCache
 from holdfast.columns.node_table import NodeTable
@@ -91,8 +90,9 @@ def count_reservations(
     rows, how_many = np.unique(columns.row[slots[welcome]], return_counts=True)
     for row, owned in zip(rows.tolist(), how_many.tolist(), strict=True):
         found[row] = NodeCounts(owned=owned)
-    for slot in slots[~welcome].tolist():
-        why = refusal(reservations, slot, pod, wishes)
+    asked = slots[~welcome]
+    refused = reservations.refusals(groups, pod, asked, wishes)
+    for slot, why in zip(asked.tolist(), refused, strict=True):
         by_name = bool(wishes.name) and reservations.at(slot).reservation.name == wishes.name
         found.setdefault(int(columns.row[slot]), NodeCounts()).add(why, named=by_name)
     return found
