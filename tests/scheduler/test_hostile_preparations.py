@@ -12,8 +12,11 @@ import pytest
 from device_share.objects import a_device_object, a_gpu, a_gpu_node
 from holdfast.api.koordinator_names import GPU
 from holdfast.api.reservation_names import AFFINITY
+from holdfast.api.scheme import PODS as PODS_KIND
 from holdfast.plugins import default_profiles
 from holdfast.plugins.node_numa_resource import state as numa_state
+from holdfast.plugins.pod_topology_spread import plugin as spreading
+from holdfast.plugins.pod_topology_spread.constraints import NO_CONSTRAINTS
 from holdfast.scheduler import preparation
 from holdfast.scheduler import scheduler as scheduling
 from holdfast.testing import (
@@ -232,3 +235,22 @@ async def test_namespaces_share_what_their_objects_cost(cluster, monkeypatch, ob
     assert counts["hostile"] > 2 * counts["victim"] > 8
     assert max(found["hostile"] for found in between(meter.turns, "victim")) == 1
     assert max(meter.most.values()) < MOST_CALLS
+
+
+async def test_events_of_other_namespaces_read_no_spread_constraints(cluster, monkeypatch):
+    """Waiting pods with many constraints must not delay what happens elsewhere."""
+    for number in range(5):
+        pod = of_spread("hostile", number)[0]
+        for constraint in pod["spec"]["topologySpreadConstraints"]:
+            constraint |= {"topologyKey": "no-such-label", "whenUnsatisfiable": "DoNotSchedule"}
+        await cluster.create(pod, settle=False)
+    await cluster.settle()
+    read = []
+    monkeypatch.setattr(
+        spreading, "own_constraints", lambda pod: read.append(pod.name) or NO_CONSTRAINTS
+    )
+    await cluster.create(a_pod("plain", namespace="victim", cpu="1m"))
+    await cluster.delete(PODS_KIND, "plain", "victim")
+    assert read == []
+    await cluster.create(a_pod("plain", namespace="hostile", cpu="1m"))
+    assert read

@@ -28,6 +28,7 @@ from holdfast.columns.interner import ResourceNames
 from holdfast.columns.node_table import NodeTable
 from holdfast.columns.pod_info import PodInfo
 from holdfast.errors import BadRequest
+from holdfast.shared_cache import SharedCache
 
 if TYPE_CHECKING:
     from holdfast.capacity.reservation_cache import ReservationCache
@@ -36,8 +37,7 @@ if TYPE_CHECKING:
 _UNSCHEDULABLE = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
 _MOST_MATCHES = 4096
 _MAX_WITHOUT_OWNER = 65536
-_MANY_COMPARED = 16
-"""Classes of pods whose refusals are stored."""
+_MOST_REFUSALS = 131_072
 _REQUIREMENTS_A_STEP = 4096
 _IGNORING = "ignoring"
 _PRE_ALLOCATING = "pre-allocating"
@@ -206,8 +206,8 @@ class ReservationMatcher:
         self._node_table = node_table
         self._matches: dict[Hashable, ReservationMatch | None] = {}
         self._hidden_pods: dict[Hashable, HiddenReservePods] = {}
-        self._refusals: dict[Hashable, dict[int, Refusal | None]] = {}
-        """By key and slot, of the pods with requirements that were matched last."""
+        self._refusals = SharedCache[dict[int, Refusal | None]](_MOST_REFUSALS)
+        """By key and slot, of pods with requirements."""
         self._version = 0
         self._without_owner: set[int] = set()
         """Ids of pod kinds that own no reservation; most pods are of such a kind."""
@@ -256,7 +256,8 @@ class ReservationMatcher:
         except BadRequest:
             return
         key, version, compared = _key(groups, pod_info), self._version, 0
-        if key in self._matches or not groups or wishes.affinity is None:
+        known = self._refusals.get(key, pod_info.namespace) is not None and key in self._matches
+        if known or not groups or wishes.affinity is None:
             return
         found: dict[int, Refusal | None] = {}
         for slot in self._slots(groups).tolist():
@@ -267,7 +268,7 @@ class ReservationMatcher:
                 if self._version != version:
                     return
             found[slot] = refusal(self._reservations, slot, pod_info, wishes)
-        self._store(key, found)
+        self._refusals.put(key, found, pod_info.namespace, max(len(found), 1))
         self.match(pod_info)
 
     def refusals(
@@ -276,19 +277,14 @@ class ReservationMatcher:
     ) -> Sequence[Refusal | None]:  # fmt: skip
         """Return why these slots of an owner's groups refuse it, None for those that do not."""
         key = _key(groups, pod_info)
-        known = self._refusals.get(key)
+        known = self._refusals.get(key, pod_info.namespace)
         if known is None:
-            known = self._store(key, {})
+            known = {}
+            self._refusals.put(key, known, pod_info.namespace, max(len(slots), 1))
         for slot in slots.tolist():
             if slot not in known:
                 known[slot] = refusal(self._reservations, slot, pod_info, wishes)
         return [known[slot] for slot in slots.tolist()]
-
-    def _store(self, key: Hashable, found: dict[int, Refusal | None]) -> dict[int, Refusal | None]:
-        if len(self._refusals) >= _MANY_COMPARED:
-            del self._refusals[next(iter(self._refusals))]
-        self._refusals[key] = found
-        return found
 
     def _slots(self, groups: Sequence[OwnerGroup]) -> Slots:
         """Return the slots of groups whose reservations have a node."""

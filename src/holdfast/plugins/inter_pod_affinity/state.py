@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 
 from holdfast.api.labels import EVERYTHING
 from holdfast.columns.affinity_terms import AffinityTerm, AffinityTerms
@@ -15,6 +16,8 @@ from holdfast.columns.node_table import NodeTable
 from holdfast.columns.pod_info import PodInfo
 from holdfast.framework.plugin import NO_CHANGE, PodChange
 from holdfast.framework.view import View
+
+_MAX_TERMS = 512
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,6 +184,7 @@ def existing_anti_affinity_keys(view: View) -> set[str]:
     }
 
 
+@lru_cache(maxsize=_MAX_TERMS)
 def own_terms(terms: AffinityTerms) -> AffinityTerms:
     """Return a pod's terms as they apply to existing pods.
 

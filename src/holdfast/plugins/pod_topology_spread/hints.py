@@ -15,15 +15,20 @@ POD_ACTIONS = ("Add", "Delete", "UpdatePodLabel", "UpdatePodToleration")
 Hard = Sequence[Constraint]
 
 
-def event_helps(event: ClusterEvent, pod: PodInfo, hard: Hard) -> bool:
-    """Return whether to requeue a pod that this plugin rejected."""
+def may_help(event: ClusterEvent, pod: PodInfo) -> bool:
+    """Return whether an event may help the pod, whatever its constraints: those are costly."""
     if event.resource == "Node":
-        return event.action in NODE_ACTIONS and _node_matters(event.old, event.new, hard)
+        return event.action in NODE_ACTIONS
     if not event.is_pod_event or event.action not in POD_ACTIONS:
         return False
+    return all(_concerns(other, pod) for other in (event.old, event.new) if other is not None)
+
+
+def event_helps(event: ClusterEvent, pod: PodInfo, hard: Hard) -> bool:
+    """Return whether to requeue a pod that this plugin rejected, if the event may help it."""
+    if event.resource == "Node":
+        return _node_matters(event.old, event.new, hard)
     pods = [other for other in (event.old, event.new) if other is not None]
-    if not all(_concerns(other, pod) for other in pods):
-        return False
     if len(pods) == 2:
         return _pod_changed(event, pod, hard)
     return any(c.selector.matches(p.metadata.labels) for c in hard for p in pods)

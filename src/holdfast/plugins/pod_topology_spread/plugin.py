@@ -44,7 +44,12 @@ from holdfast.plugins.pod_topology_spread.constraints import (
     own_constraints,
     selector_keys,
 )
-from holdfast.plugins.pod_topology_spread.hints import NODE_ACTIONS, POD_ACTIONS, event_helps
+from holdfast.plugins.pod_topology_spread.hints import (
+    NODE_ACTIONS,
+    POD_ACTIONS,
+    event_helps,
+    may_help,
+)
 from holdfast.plugins.pod_topology_spread.limits import limits_of
 from holdfast.plugins.pod_topology_spread.scoring import HOSTNAME, SoftConstraint, SoftConstraints
 
@@ -249,6 +254,8 @@ class PodTopologySpread:
 
     def queueing_hint(self, event: ClusterEvent, pod: PodInfo, view: View) -> bool:
         """Requeue if pods, nodes or the pod's own tolerations change the counts."""
+        if not may_help(event, pod):
+            return False
         try:
             hard = self.constraints(pod, view).hard
         except (BadRequest, Invalid):
