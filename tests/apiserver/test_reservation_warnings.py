@@ -99,6 +99,10 @@ async def test_a_template_namespace_that_does_not_exist_is_warned_of(api):
     raw["metadata"]["name"] = "s"
     raw["spec"]["template"]["metadata"] = {"namespace": "kube-system"}
     assert await warned(api, "POST", RESERVATIONS, raw) == ""
+    for namespace, words in (("gone", "does not exist"), ("default", "")):
+        change = {"spec": {"template": {"metadata": {"namespace": namespace}}}}
+        said = await warned(api, "PATCH", f"{RESERVATIONS}/s", change, headers=MERGE)
+        assert (words in said) if words else said == ""
 
 
 @pytest.mark.parametrize(("amount", "words"), [
@@ -111,6 +115,14 @@ async def test_an_inner_reservation_as_large_as_the_outer_one_is_warned_of(api, 
     raw["metadata"]["annotations"] = {"node.koordinator.sh/reservation": inner}
     said = await warned(api, "POST", RESERVATIONS, raw)
     assert (words in said) if words else said == ""
+
+
+async def test_an_inner_reservation_of_what_is_not_reserved_is_warned_of(api):
+    raw = a_reservation("r", owners=OWNERS, cpu=2)
+    inner = '{"resources": {"memory": "1Gi"}}'
+    raw["metadata"]["annotations"] = {"node.koordinator.sh/reservation": inner}
+    said = await warned(api, "POST", RESERVATIONS, raw)
+    assert "memory is not reserved, so that nothing of it is kept" in said
 
 
 AFFINITY = "scheduling.koordinator.sh/reservation-affinity"

@@ -95,13 +95,20 @@ def _read(stored: StoredObject) -> Reservation | None:
 
 def reference_warnings(op: Operation, new: Reservation, old: Reservation | None) -> Iterator[str]:
     """Yield warnings of the template's namespace and of the amounts kept inside a reservation."""
-    template = new.spec.template
-    if old is None and template is not None and template.metadata.namespace:
-        namespace = template.metadata.namespace
-        if op.context.store.latest(ObjectKey("", "namespaces", "", namespace)) is None:
-            yield f'spec.template.metadata.namespace: namespace "{namespace}" does not exist'
+    namespace = _namespace(new)
+    if (
+        namespace
+        and (old is None or _namespace(old) != namespace)
+        and op.context.store.latest(ObjectKey("", "namespaces", "", namespace)) is None
+    ):
+        yield f'spec.template.metadata.namespace: namespace "{namespace}" does not exist'
     if old is None or _kept(old) != _kept(new) or old.spec != new.spec:
         yield from _too_much_inside(new)
+
+
+def _namespace(reservation: Reservation) -> str:
+    template = reservation.spec.template
+    return "" if template is None else template.metadata.namespace
 
 
 def _kept(reservation: Object) -> str | None:
@@ -115,9 +122,11 @@ def _too_much_inside(new: Reservation) -> Iterator[str]:
     except HoldfastError:
         return  # validation reports it
     for name, amount in kept.items():
-        if amount and amount >= reserved.get(name, 0):
-            there = nanos_text(name, reserved.get(name, 0))
+        at, there = f"metadata.annotations[{INNER_RESERVED}]", reserved.get(name, 0)
+        if amount and not there:
+            yield f"{at}: {name} is not reserved, so that nothing of it is kept"
+        elif amount and amount >= there:
             yield (
-                f"metadata.annotations[{INNER_RESERVED}]: {name} {nanos_text(name, amount)} inside "
-                f"a reservation of {there} leaves nothing for owners"
+                f"{at}: {name} {nanos_text(name, amount)} inside a reservation of "
+                f"{nanos_text(name, there)} leaves nothing for owners"
             )
