@@ -152,6 +152,24 @@ class FeatureGates:
             raise Refused(f"--feature-gates: {'; '.join(problems)}")
         return gates
 
+    @classmethod
+    def parse_known(cls, text: str) -> tuple[FeatureGates, list[str]]:
+        """Return the gates of a cluster of another release, and those that are unknown here.
+
+        >>> gates, unknown = FeatureGates.parse_known("DRADeviceTaintRules=true,New=true")
+        >>> str(gates), unknown
+        ('DRADeviceTaintRules=true', ['New=true'])
+        """
+        chosen: dict[str, bool] = {}
+        unknown: list[str] = []
+        for pair in filter(None, (part.strip() for part in text.split(","))):
+            name, equals, value = (part.strip() for part in pair.partition("="))
+            if _problem(name, value, has_value=bool(equals)):
+                unknown.append(pair)
+            else:
+                chosen[name] = _BOOLS[value]
+        return cls(chosen), unknown
+
     def _conflicts(self) -> Iterator[str]:
         for feature in GATES:
             if self.chosen.get(feature.value) and (

@@ -72,6 +72,24 @@ def test_devices_uses_the_gates_of_the_cluster(cluster, holdfast):
     assert UNKNOWN not in holdfast("devices", "--kubeconfig", cluster).err
 
 
+def test_gates_that_are_not_known_here_are_named_and_ignored(cluster, holdfast):
+    """The cluster may run a newer release of Holdfast than the command."""
+
+    def publish_gates(text):
+        body = json.dumps({"data": {"featureGates": text}}).encode()
+        merge = "application/merge-patch+json"
+        with_client(cluster, lambda c: c.write("PATCH", published_setup._MAP, body, merge))
+
+    publish_gates("NewGate=true,DRADeviceTaintRules=true,\x1b[2J")
+    try:
+        done = holdfast("devices", "--kubeconfig", cluster)
+        assert done.code == 0, done.err
+        assert "are not known here and are ignored: 'NewGate=true, \\x1b[2J'" in done.err
+    finally:
+        publish_gates("DRADeviceTaintRules=true")
+    assert "ignored" not in holdfast("devices", "--kubeconfig", cluster).err
+
+
 def test_nothing_private_is_published(cluster):
     raw = with_client(cluster, lambda client: client.raw(published_setup._MAP)).decode()
     assert "packing" in raw
@@ -81,7 +99,10 @@ def test_nothing_private_is_published(cluster):
 async def test_credentials_and_arguments_of_own_plugins_are_left_out(tmp_path):
     document = {
         **CONFIG,
-        "extenders": [{"urlPrefix": "https://x/", "tlsConfig": {"keyData": "c2VjcmV0"}}],
+        "extenders": [
+            {"urlPrefix": "https://me:secret@x/a@b", "tlsConfig": {"keyData": "c2VjcmV0"}},
+            {"urlPrefix": "http://y:80"},
+        ],
         "profiles": [{"pluginConfig": [
             {"name": "my:Plugin", "args": {"token": "secret"}},
             {"name": "NodeResourcesFit", "args": {}},
@@ -89,6 +110,7 @@ async def test_credentials_and_arguments_of_own_plugins_are_left_out(tmp_path):
     }  # fmt: skip
     public = published_setup._public(document)
     assert "secret" not in str(public) and "c2VjcmV0" not in str(public)
+    assert public["extenders"] == [{"urlPrefix": "https://x/a@b"}, {"urlPrefix": "http://y:80"}]
     assert public["profiles"][0]["pluginConfig"] == [{"name": "NodeResourcesFit", "args": {}}]
 
 

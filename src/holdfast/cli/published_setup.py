@@ -107,7 +107,11 @@ def _public(document: dict[str, Any]) -> dict[str, Any]:
     public = {key: value for key, value in document.items() if key not in left_out}
     if "extenders" in public:
         public["extenders"] = [
-            {key: value for key, value in one.items() if key != "tlsConfig"}
+            {
+                key: _without_user(value) if key == "urlPrefix" else value
+                for key, value in one.items()
+                if key != "tlsConfig"
+            }
             for one in public["extenders"] or ()
         ]
     for profile in public.get("profiles") or ():
@@ -116,3 +120,10 @@ def _public(document: dict[str, Any]) -> dict[str, Any]:
                 one for one in profile["pluginConfig"] or () if built_in(one["name"])
             ]
     return public
+
+
+def _without_user(url: str) -> str:
+    """Return a URL without name and password."""
+    scheme, mark, rest = url.partition("://")
+    host, slash, path = rest.partition("/")
+    return f"{scheme}{mark}{host.rpartition('@')[2]}{slash}{path}"

@@ -43,30 +43,42 @@ class SchedulerSetup:
         local = running_cluster.find_by_url(self.url, self.kubeconfig)
         if local is not None:
             path = config or (Path(local.config) if local.config else None)
-            chosen = gates or local.feature_gates
-            return load_configuration(path), await self._of_release(chosen)
+            return load_configuration(path), await self._gates(gates, local.feature_gates)
         published = None if config and gates else await read_published(self.client)
         if published is None:
             flags = {"configuration": config, "feature gates": gates}
             self._warn([name for name, flag in flags.items() if not flag])
-            return load_configuration(config), await self._of_release(gates)
+            return load_configuration(config), await self._gates(gates)
         found = None if config else published.read_configuration(self.url)
-        return found or load_configuration(config), await self._of_release(
-            gates or published.feature_gates
+        return found or load_configuration(config), await self._gates(
+            gates, published.feature_gates
         )
 
     async def read_gates(self, gates: str) -> FeatureGates:
         """Return the gates alone, in the same order."""
+        said = ""
         if not gates and (local := running_cluster.find_by_url(self.url, self.kubeconfig)):
-            gates = local.feature_gates
+            said = local.feature_gates
         elif not gates and (published := await read_published(self.client)):
-            gates = published.feature_gates
+            said = published.feature_gates
         elif not gates:
             self._warn(["feature gates"])
-        return await self._of_release(gates)
+        return await self._gates(gates, said)
 
-    async def _of_release(self, gates: str) -> FeatureGates:
-        return FeatureGates.parse(gates).of_release(await read_server_release(self.client))
+    async def _gates(self, chosen: str, said: str = "") -> FeatureGates:
+        """Return the gates of the flag, else those that the cluster says it has."""
+        if chosen:
+            gates = FeatureGates.parse(chosen)
+        else:
+            gates, unknown = FeatureGates.parse_known(said)
+            if unknown:
+                print(
+                    f"holdfast: the scheduler at {self.url} has feature gates that are not known "
+                    f"here and are ignored: {', '.join(unknown)[:200]!r}; use the release of "
+                    "Holdfast that the cluster runs",
+                    file=sys.stderr, flush=True,
+                )  # fmt: skip
+        return gates.of_release(await read_server_release(self.client))
 
     def _warn(self, unknown: list[str]) -> None:
         flags = {"configuration": "--config FILE", "feature gates": "--feature-gates NAME=BOOL"}
