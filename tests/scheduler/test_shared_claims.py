@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections import Counter
 
 import msgspec
+import pytest
 
 from holdfast.api.scheme import PODS, RESOURCE_CLAIMS
+from holdfast.client.transport import Response
 from holdfast.testing import a_claim, a_device_class, a_node, a_pod, a_slice
 from holdfast.testing.classic_builders import a_classic_claim, a_classic_class, named
 from holdfast.testing.classic_driver import KINDS, ClassicDriver
@@ -15,6 +17,10 @@ from holdfast.testing.harness import Harness
 USERS = 120
 SECONDS = 0.005
 """How long the request and the response of a write are on their way."""
+FAILURE = Response(
+    500, {"content-type": "application/json"},
+    b'{"kind":"Status","code":500,"reason":"InternalError","message":"the disk is slow"}',
+)  # fmt: skip
 
 
 class Network:
@@ -24,6 +30,8 @@ class Network:
         self.writes = Counter()
         self.conflicts = 0
         self.on_write = None
+        self.fault = lambda request: ""
+        """Returns "" or when the server fails: "before" or "after" the write is stored."""
 
     def wrap(self, inner, clock):
         return _Slow(inner, clock, self)
@@ -39,7 +47,9 @@ class _Slow:
         await self._clock.sleep(SECONDS)
         if self._network.on_write is not None:
             await self._network.on_write(request)
-        response = await self._inner.send(request)
+        fault = self._network.fault(request)
+        response = FAILURE if fault == "before" else await self._inner.send(request)
+        response = FAILURE if fault else response
         path = request.path.split("/")
         by_scheduler = "scheduler" in request.headers.get("user-agent", "")
         if by_scheduler and ("resourceclaims" in path or "pods" in path or "events" in path):
@@ -160,6 +170,50 @@ async def test_the_scheduler_may_die_between_two_writes_of_a_shared_claim(tmp_pa
         assert claims.consumers_in_flight.count(stored.uid, (), besides="") == 0
 
 
+def failing(numbers, when):
+    """Return a network in which some of the scheduler's writes to the claim's status fail."""
+    network, seen = Network(), 0
+
+    def fault(request):
+        nonlocal seen
+        if not request.path.endswith("/resourceclaims/c/status"):
+            return ""
+        seen += "scheduler" in request.headers.get("user-agent", "")
+        return when if seen in numbers else ""
+
+    network.fault = fault
+    return network
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("numbers", [{1}, {2}, {2, 3}, {1, 2, 3, 4, 5, 6}], ids=str)
+async def test_an_error_in_the_turn_of_one_pod_fails_no_other(tmp_path, numbers, when):
+    network = failing(numbers, when)
+    async with Harness(tmp_path, wrap=network.wrap) as cluster:
+        await a_cluster(cluster, devices=1)
+        await cluster.create(a_claim("c"), *(user(f"p{n}", "c") for n in range(30)), settle=False)
+        await cluster.advance(60)
+        assert await unbound(cluster) == []
+        assert len(await failures(cluster)) <= len(numbers)
+        assert sorted(await consumers(cluster)) == sorted(f"p{n}" for n in range(30))
+        claims = cluster.world.devices.claims
+        assert claims.consumers_in_flight.count(claims.get("default", "c").uid, (), "") == 0
+
+
+async def test_pods_that_cannot_be_bound_are_no_consumers_until_they_are(tmp_path):
+    network, broken = Network(), tuple(f"/p{n}/binding" for n in range(5))
+    network.fault = lambda request: "before" if request.path.endswith(broken) else ""
+    async with Harness(tmp_path, wrap=network.wrap) as cluster:
+        await a_cluster(cluster, devices=1)
+        await cluster.create(a_claim("c"), *(user(f"p{n}", "c") for n in range(20)), settle=False)
+        await cluster.advance(0.5)
+        assert sorted(await consumers(cluster)) == sorted(f"p{n}" for n in range(5, 20))
+        network.fault = lambda request: ""
+        await cluster.advance(30)
+        assert await unbound(cluster) == []
+        assert len(await consumers(cluster)) == 20
+
+
 async def test_a_pod_that_is_deleted_while_it_waits_for_its_turn_is_no_consumer(tmp_path):
     network = Network()
     async with Harness(tmp_path, wrap=network.wrap) as cluster:
@@ -174,8 +228,9 @@ async def test_a_pod_that_is_deleted_while_it_waits_for_its_turn_is_no_consumer(
         assert sorted(await consumers(cluster)) == ["first", *(f"p{n}" for n in range(5))]
 
 
-async def test_pods_share_a_classic_claim_without_a_failed_attempt(tmp_path):
-    network = Network()
+@pytest.mark.parametrize("faults", [0, 2])
+async def test_pods_share_a_classic_claim_without_a_failed_attempt(tmp_path, faults):
+    network = failing(range(1, faults + 1), "before")
     async with Harness(tmp_path, wrap=network.wrap) as cluster:
         driver = ClassicDriver(cluster.client, shared=True)
         await cluster.create(
@@ -187,9 +242,9 @@ async def test_pods_share_a_classic_claim_without_a_failed_attempt(tmp_path):
         network.writes.clear()
         pods = [a_pod(f"p{n}", cpu="1m", claims=[named("x", "c")]) for n in range(32)]
         await cluster.create(*pods, settle=False)
-        await cluster.advance(10)
+        await cluster.advance(30)
         assert await unbound(cluster) == []
-        assert await failures(cluster) == []
+        assert len(await failures(cluster)) == faults
         assert len(await consumers(cluster, KINDS.claims)) == 32
         assert network.conflicts == 0
         assert network.writes["resourceclaims"] < 32
