@@ -2,7 +2,7 @@
 
 import pytest
 
-from holdfast.api.scheme import TAINT_RULE_VERSIONS
+from holdfast.api.scheme import DEVICE_TAINT_RULES, PODS, TAINT_RULE_VERSIONS
 from holdfast.cli.connection import list_all
 from holdfast.cli.scheduler_configuration import SchedulerSetup
 from holdfast.cli.snapshot import built_in_profiles, snapshot_from_objects
@@ -130,3 +130,74 @@ async def test_a_server_that_hides_its_version_has_the_newest_release():
             return Response(403, {}, b'{"kind": "Status", "code": 403, "reason": "Forbidden"}')
 
     assert await read_server_release(Client(Hidden())) == NEWEST
+
+
+class Upgraded(Kubernetes137):
+    """Answers as v1.36 does, until the server is upgraded."""
+
+    upgraded = False
+    watched_since = ()
+
+    async def send(self, request):
+        return await (super() if self.upgraded else self.inner).send(request)
+
+    def stream(self, request):
+        if self.upgraded:
+            self.watched_since += (request.path,)
+        return (super() if self.upgraded else self.inner).stream(request)
+
+
+@pytest.mark.parametrize("gates", ["", "DRADeviceTaintRules=true"])
+async def test_rules_are_followed_when_the_server_is_upgraded_under_the_scheduler(tmp_path, gates):
+    """A 1.36 has the gate off, or serves v1beta2; its successor serves v1, with the gate on."""
+    servers = []
+
+    def wrap(inner, _clock):
+        servers.append(Upgraded(inner))
+        return servers[-1]
+
+    async with Harness(tmp_path / "store", feature_gates=SERVED, wrap=wrap) as cluster:
+        cluster.feature_gates = FeatureGates.parse(gates)
+        await cluster.restart_components()
+        await cluster.create(
+            a_node("n1"), a_device_class("gpu"), a_slice("s", node="n1", devices=[a_device("g")]),
+            a_taint_rule("old", driver="gpu.example.com"), *user("p"),
+        )  # fmt: skip
+        assert await cluster.node_of("p") == ("" if gates else "n1")
+        if not gates:
+            await cluster.delete(PODS, "p", "default")
+        for server in servers:
+            server.upgraded = True
+        await cluster.advance(31)
+        assert V1.path() in [path for server in servers for path in server.watched_since]
+        await cluster.create(*([] if gates else user("q")))
+        waiting = "p" if gates else "q"
+        assert "cannot allocate all claims" in await cluster.why(waiting)
+        await cluster.client.delete(DEVICE_TAINT_RULES, "old")
+        await cluster.advance(31)
+        assert await cluster.node_of(waiting) == "n1"
+
+
+class Forbidding(Upgraded):
+    """Refuses to list rules, once upgraded."""
+
+    async def send(self, request):
+        if self.upgraded and "devicetaintrules" in request.path:
+            return Response(
+                403, {}, b'{"kind":"Status","code":403,"reason":"Forbidden","message":"no"}'
+            )
+        return await super().send(request)
+
+
+async def test_a_right_that_is_missing_after_the_upgrade_is_named(tmp_path, caplog):
+    servers = []
+
+    def wrap(inner, _clock):
+        servers.append(Forbidding(inner))
+        return servers[-1]
+
+    async with Harness(tmp_path / "store", wrap=wrap) as cluster:
+        for server in servers:
+            server.upgraded = True
+        await cluster.advance(31)
+        assert "DeviceTaintRules are not followed: " in caplog.text

@@ -75,6 +75,11 @@ class InformerSet:
             if task.done() or not informer.has_synced:
                 await informer.wait_for_sync()
 
+    async def remove(self, informer: Informer[Any]) -> None:
+        """Stop one informer for good; ``get`` returns a new one."""
+        await informer.stop()
+        self._informers = {key: each for key, each in self._informers.items() if each != informer}
+
     async def run(self) -> None:
         """Start all informers and wait until ``stop``."""
         try:

@@ -8,6 +8,7 @@ from typing import Any
 
 from holdfast.api import scheme
 from holdfast.api.classic import ClassicResources, classic_resources
+from holdfast.api.devices import DeviceTaintRule
 from holdfast.api.object_interner import ObjectInterner
 from holdfast.api.pod import Pod
 from holdfast.api.reservation import Reservation
@@ -18,11 +19,12 @@ from holdfast.client.client import Client
 from holdfast.client.informer import Informer
 from holdfast.client.informer_set import InformerSet
 from holdfast.client.served_resources import SERVED_CHECK_BACKOFF, is_served, may_list
-from holdfast.client.taint_rules import find_taint_rules
+from holdfast.client.taint_rules import find_taint_rules, read_taint_rule_version
 from holdfast.clock import Clock
 from holdfast.devices.features import without_claims
-from holdfast.errors import HoldfastError
+from holdfast.errors import Forbidden, HoldfastError
 from holdfast.feature_gates import Feature, FeatureGates
+from holdfast.repeated_log import Repeats
 from holdfast.scheduler.event_handlers import EventHandlers
 from holdfast.scheduler.reservation_handlers import ReservationEventHandlers
 
@@ -50,6 +52,8 @@ FEATURES: Mapping[Resource[Any], Feature] = {
 }
 """Resources that are watched only if their feature is on; rules have one more gate, whose default
 depends on the server."""
+REDISCOVER_SECONDS = 30.0
+"""How often the version of DeviceTaintRules is looked up again: API servers are upgraded."""
 
 
 class SchedulerInformers:
@@ -115,6 +119,8 @@ class SchedulerInformers:
             if resource not in FEATURES or gates.enabled(FEATURES[resource])
         ]
         self._reservations: Informer[Reservation] | None = None
+        self._taint_rules: Informer[DeviceTaintRule] | None = None
+        self._repeats = Repeats(now=clock.monotonic)
 
     def reservations(self) -> Collection[Reservation]:
         """Return all reservations in the informer's cache, in any phase."""
@@ -139,6 +145,8 @@ class SchedulerInformers:
             informer.add_handler(handler)
             if resource == scheme.RESERVATIONS:
                 self._reservations = informer
+            if wanted == scheme.DEVICE_TAINT_RULES:
+                self._taint_rules = informer
             await self.informer_set.start()
 
     async def _served_form(self, resource: Resource[Any]) -> Resource[Any] | None:
@@ -160,6 +168,39 @@ class SchedulerInformers:
         log.warning("resourcequotas may not be listed: a pod whose claim a quota refuses is tried "
                     "again once a minute; deploy/rbac has the right")  # fmt: skip
         return False
+
+    async def follow_taint_rules(self) -> None:
+        """Watch DeviceTaintRules in the version that is served, also after the server's upgrade.
+
+        Kubernetes 1.37 serves another version than 1.36 and has their gate on. Until the rules of
+        the new version are read, those of the old one stay in effect.
+        """
+        while True:
+            await self._clock.sleep(REDISCOVER_SECONDS)
+            for wanted, handler in self._handlers:
+                if wanted == scheme.DEVICE_TAINT_RULES:
+                    await self._find_taint_rules_again(handler)
+            self.informer_set.raise_failure()
+
+    async def _find_taint_rules_again(self, handler: Any) -> None:
+        try:
+            found = await read_taint_rule_version(self._client, self._gates)
+        except Forbidden as failure:
+            self._repeats.log(log, logging.WARNING, f"DeviceTaintRules are not followed: {failure}")
+            return
+        except HoldfastError:
+            return  # what was found before is served, or nothing is
+        old = self._taint_rules
+        if found is None or (old is not None and old.resource == found):
+            return
+        log.info("DeviceTaintRules are served in %s now", found.api_version)
+        new = self._taint_rules = self.informer_set.get(found)
+        new.add_handler(handler)
+        await self.informer_set.start()
+        if old is not None:
+            await self.informer_set.remove(old)
+            for key in old.cache.keys() - new.cache.keys():
+                handler("deleted", old.cache[key], None)
 
     async def wait_for_failure(self) -> None:
         """Wait until an informer fails, and raise its error."""

@@ -233,6 +233,7 @@ class Scheduler:
         self._loops = [
             asyncio.create_task(self._schedule_pods(), name="scheduler: schedule pods"),
             asyncio.create_task(self._flush_queue(), name="scheduler: flush queue"),
+            asyncio.create_task(self.informers.follow_taint_rules(), name="scheduler: taint rules"),
             # The scheduler stops with its informers: it must not schedule against stale state.
             asyncio.create_task(self.informers.wait_for_failure(), name="scheduler: informers"),
         ]
