@@ -2,6 +2,7 @@
 
 import json
 import os
+import socket
 import subprocess
 import time
 from dataclasses import asdict
@@ -11,7 +12,7 @@ import yaml
 
 from cli.conftest import read_until
 from holdfast.apiserver.access.credentials import ensure_credentials, write_kubeconfig
-from holdfast.cli import running_cluster
+from holdfast.cli import named_cluster, running_cluster
 from holdfast.cli.running_cluster import RunningCluster, started_at
 
 
@@ -53,6 +54,50 @@ def test_down_without_a_flag_does_not_stop_another_cluster_than_that_of_kubeconf
     assert refused.code == 1
     assert f"`holdfast down --data-dir '{other}'` stops it" in refused.err
     assert [process.poll() for process in processes.values()] == [None, None]
+
+
+def a_cluster_in(directory, kubeconfig, url):
+    """Write credentials and the kubeconfig of a cluster, as `up --kubeconfig` does."""
+    write_kubeconfig(ensure_credentials(directory, time.time()), kubeconfig, url)
+
+
+@pytest.mark.parametrize("merged", [False, True])
+def test_down_without_a_flag_knows_a_cluster_by_its_kubeconfig_wherever_that_lies(
+    ended, holdfast, tmp_path, monkeypatch, merged
+):
+    default, elsewhere = tmp_path / "share" / "holdfast", tmp_path / "elsewhere" / "config"
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "share"))
+    process = ended()
+    run_in(default, process)
+    own = tmp_path / "own"
+    a_cluster_in(default, own, "https://127.0.0.1:1")
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        url = f"https://127.0.0.1:{server.getsockname()[1]}"
+        a_cluster_in(tmp_path / "other", elsewhere, url)
+        files = [elsewhere, own] if merged else [elsewhere]
+        monkeypatch.setenv("KUBECONFIG", os.pathsep.join(map(str, files)))
+        refused = holdfast("down")
+        assert refused.code == 1
+        assert f"KUBECONFIG names another cluster, at {url}" in refused.err
+        assert f"`holdfast down --data-dir {default}` the default one" in refused.err
+        assert process.poll() is None
+        # The current context decides, not the order of the files alone.
+        config = yaml.safe_load(elsewhere.read_text())
+        config["current-context"] = yaml.safe_load(own.read_text())["current-context"]
+        elsewhere.write_text(yaml.safe_dump(config))
+        assert named_cluster.other_cluster(default) == ""
+    monkeypatch.setenv("KUBECONFIG", str(elsewhere))
+    a_cluster_in(tmp_path / "other", elsewhere, url)  # it has ended
+    assert holdfast("down").out == "stopped\n"
+    process.wait()
+
+
+@pytest.mark.parametrize("text", ["", "nonsense: [", "[]", "contexts: 5", "clusters: [{name: 1}]"])
+def test_down_does_not_mind_a_kubeconfig_of_another_kind(holdfast, tmp_path, monkeypatch, text):
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    (tmp_path / "config").write_text(text)
+    monkeypatch.setenv("KUBECONFIG", f"{tmp_path / 'config'}:{tmp_path / 'missing'}")
+    assert holdfast("down").out.startswith("no cluster is running on")
 
 
 def test_hints_carry_the_data_directory(ended, holdfast, tmp_path, start):
