@@ -362,6 +362,17 @@ class ForgetfulHandlers:
         return ()
 
 
+def _a_driver_that_refuses():
+    driver = a_driver()
+    driver.inventory(lambda: [Device("gpu-0", {}, {"memory": "8Gi"})])
+
+    @driver.allocate
+    def allocate(request):
+        raise Unsuitable("not today")
+
+    return driver
+
+
 def _forgetful_handlers():
     driver, own = Driver("gpu.example.com"), ForgetfulHandlers()
     driver.prepare(lambda claim: None)
@@ -375,9 +386,12 @@ def _forgetful_handlers():
         (_a_forgetful_driver, "when it was called again"),
         (_a_driver_that_releases_once, "release raises KeyError"),
         (_forgetful_handlers, "when it was called again"),
+        (_a_driver_that_refuses, r"allocate refuses a claim \(not today\)"),
     ],
 )
-async def test_the_conformance_check_fails_a_driver_that_loses_what_it_allocated(make, message):
+async def test_the_conformance_check_fails_a_driver_that_loses_or_refuses_what_it_is_asked_for(
+    make, message
+):
     with pytest.raises(AssertionError, match=message):
         await check_driver_async(make())
 

@@ -29,7 +29,7 @@ class AllocationRecord:
         self.released: defaultdict[str, list[Handle | None]] = defaultdict(list)
         """What ``release`` was given; None for ``deallocate`` of the author's own handlers."""
         self.failure = asyncio.Event()
-        """Set when a function raised what is neither ``Unsuitable`` nor ``Retry``."""
+        """Set when a function raised something else than ``Retry``."""
         self.failures: list[str] = []
 
     def wrap(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -65,12 +65,18 @@ class AllocationRecord:
     async def _failing(self, name: str, function: Callable[..., Any], given: Sequence[Any]) -> Any:
         try:
             return await function(*given)
-        except (Unsuitable, Retryable):
+        except Retryable:
+            raise
+        except Unsuitable as refusal:
+            self._fail(f"{name} refuses a claim ({refusal}), so that nothing can be checked")
             raise
         except Exception as error:
-            self.failures.append(f"{name} raises {type(error).__name__}: {error}")
-            self.failure.set()
+            self._fail(f"{name} raises {type(error).__name__}: {error}")
             raise
+
+    def _fail(self, what: str) -> None:
+        self.failures.append(what)
+        self.failure.set()
 
 
 class _RecordedHandlers:
