@@ -110,12 +110,19 @@ async def test_containers_that_cannot_start_wait_with_a_reason(cluster):
         found[name] = (waiting(pod)["reason"], waiting(pod)["message"])
     assert found["no-program"][0] == "RunContainerError"
     assert "No such file or directory" in found["no-program"][1]
+    assert "annotate the pod with holdfast.dev/runtime: simulated" in found["no-program"][1]
     assert found["no-map"] == ("CreateContainerConfigError", 'configmap "none" not found')
     assert "/no/such/directory" in found["no-directory"][1]
     assert found["no-command"][0] == "CreateContainerError"
     assert "no image" in found["no-command"][1]
     assert "no image" in await cluster.event("no-command", "Failed")
     await cluster.delete("no-map")
+    simulated = a_pod(
+        "as-said", node="node-0001", annotations={"holdfast.dev/runtime": "simulated"}
+    )
+    simulated["spec"]["containers"] = [a_container("c", ["/no/such/program"])]
+    await cluster.client.create(NODE_PODS, simulated, "default")
+    await cluster.running("as-said")
 
 
 @pytest.mark.parametrize("garbage", ["nonsense", None])

@@ -37,6 +37,8 @@ from holdfast.agent.runtime import (
     NotRunning,
     NotStarted,
 )
+from holdfast.agent.simulated_pod import RUNTIME
+from holdfast.agent.simulated_runtime import SimulatedRuntime
 from holdfast.clock import Clock
 from holdfast.errors import Refused
 
@@ -116,7 +118,10 @@ class ProcessRuntime:
         if "error" in answer:
             await asyncio.to_thread(shim.wait)
             raise NotStarted(
-                f"cannot run {config.command[0]!r}: {answer['error']}", "RunContainerError"
+                f"cannot run {config.command[0]!r}: {answer['error']}: there is no image, so the "
+                f"program has to be on this machine; annotate the pod with {RUNTIME}: "
+                f"{SimulatedRuntime.name} to simulate it",
+                "RunContainerError",
             )
         return ProcessContainer(
             self._clock, place.state(config.attempt), shim.pid, _id(config, config.attempt),
