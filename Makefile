@@ -10,12 +10,12 @@ WORKERS ?= $(shell $(PYTHON) -c 'import os; print(min(os.cpu_count() or 1, 8) + 
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help up test guides check fmt bench compare bench-real parity scenarios real binaries kubectl differential attack fuzz mutants soak lock clean
+.PHONY: help up test guides check fmt bench compare bench-real parity scenarios real binaries versions kubectl differential attack fuzz mutants soak lock clean
 
 help:
 	@echo "make up [ARGS=...]  run the embedded cluster      make test       run the tests"
 	@echo "make check          lint, types, import contracts make fmt        format the code"
-	@echo "make guides         replay the commands of docs"
+	@echo "make guides         replay the commands of docs   make versions   test on kube-apiserver 1.37"
 	@echo "make parity         compare with upstream's cases make scenarios  count the scenarios passed"
 	@echo "make bench          measure                       make real       test on kube-apiserver + etcd"
 	@echo "make bench-real [ARGS=--quick]                    measure beside kube-scheduler on a real one"
@@ -92,6 +92,11 @@ binaries:
 real: .venv/.dev binaries
 	@mkdir -p build
 	$(BIN)/pytest -q -m real tests --junitxml=build/junit-real.xml $(ARGS)
+
+# What changes with a newer Kubernetes: its kube-apiserver is built once, into the same cache.
+versions: .venv/.dev binaries
+	@tests/real/build-apiserver v1.37.1
+	$(BIN)/pytest -q -m real tests/real/test_kubernetes_1_37.py $(ARGS)
 
 # The tests that run kubectl, with the oldest kubectl that Holdfast supports and the newest.
 kubectl: .venv/.dev

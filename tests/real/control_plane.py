@@ -33,15 +33,21 @@ AUDIT_POLICY = {
 }  # fmt: skip
 
 
-def binaries() -> Path:
+def binaries(version: str = VERSION) -> Path:
     """Return the directory of the programs that tests/real/build builds."""
-    return kubectl_program.binaries() / VERSION
+    return kubectl_program.binaries() / version
 
 
 def program(name: str) -> str | None:
     """Return the path of a program: the built one, or the one on PATH, or None."""
     built = binaries() / name
     return str(built) if built.exists() else shutil.which(name)
+
+
+def other_apiserver(version: str) -> Path | None:
+    """Return the kube-apiserver that tests/real/build-apiserver has built, or None."""
+    built = binaries(version) / "kube-apiserver"
+    return built if built.exists() else None
 
 
 def new_private_key() -> bytes:
@@ -96,6 +102,17 @@ class ControlPlane:
                 process.kill()
                 process.wait()
         self.processes.clear()
+
+    def upgrade(self, version: str, *, without: tuple[str, ...] = ()) -> None:
+        """Go on with the API server of another version, without some of the flags."""
+        _, server = self.processes
+        server.kill()  # it would wait for its watches
+        server.wait()
+        command = [str(other_apiserver(version)), *map(str, server.args[1:])]
+        with (self.directory / f"kube-apiserver-{version}.log").open("wb") as log:
+            kept = [each for each in command if each not in without]
+            self.processes[1] = subprocess.Popen(kept, stdout=log, stderr=log)
+        self._await_ready()
 
     def _start(self) -> None:
         self.directory.mkdir(parents=True, exist_ok=True)

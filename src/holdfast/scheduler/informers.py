@@ -193,7 +193,7 @@ class SchedulerInformers:
         old = self._taint_rules
         if found is None or (old is not None and old.resource == found):
             return
-        log.info("DeviceTaintRules are served in %s now", found.api_version)
+        log.warning("DeviceTaintRules are followed in %s now", found.api_version)
         new = self._taint_rules = self.informer_set.get(found)
         new.add_handler(handler)
         await self.informer_set.start()
