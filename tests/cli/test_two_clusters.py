@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from cli.conftest import read_until
+from free_port import free_port
 from holdfast.apiserver.access.credentials import ensure_credentials, write_kubeconfig
 from holdfast.cli import named_cluster, running_cluster
 from holdfast.cli.running_cluster import RunningCluster, started_at
@@ -58,7 +59,7 @@ def test_down_without_a_flag_does_not_stop_another_cluster_than_that_of_kubeconf
 
 def a_cluster_in(directory, kubeconfig, url):
     """Write credentials and the kubeconfig of a cluster, as `up --kubeconfig` does."""
-    write_kubeconfig(ensure_credentials(directory, time.time()), kubeconfig, url)
+    write_kubeconfig(ensure_credentials(directory / "pki", time.time()), kubeconfig, url)
 
 
 @pytest.mark.parametrize("merged", [False, True])
@@ -70,9 +71,9 @@ def test_down_without_a_flag_knows_a_cluster_by_its_kubeconfig_wherever_that_lie
     process = ended()
     run_in(default, process)
     own = tmp_path / "own"
-    a_cluster_in(default, own, "https://127.0.0.1:1")
     with socket.create_server(("127.0.0.1", 0)) as server:
         url = f"https://127.0.0.1:{server.getsockname()[1]}"
+        a_cluster_in(default, own, url)
         a_cluster_in(tmp_path / "other", elsewhere, url)
         files = [elsewhere, own] if merged else [elsewhere]
         monkeypatch.setenv("KUBECONFIG", os.pathsep.join(map(str, files)))
@@ -85,6 +86,8 @@ def test_down_without_a_flag_knows_a_cluster_by_its_kubeconfig_wherever_that_lie
         config = yaml.safe_load(elsewhere.read_text())
         config["current-context"] = yaml.safe_load(own.read_text())["current-context"]
         elsewhere.write_text(yaml.safe_dump(config))
+        assert named_cluster.other_cluster(default) == ""
+        monkeypatch.setenv("KUBECONFIG", str(own))
         assert named_cluster.other_cluster(default) == ""
     monkeypatch.setenv("KUBECONFIG", str(elsewhere))
     a_cluster_in(tmp_path / "other", elsewhere, url)  # it has ended
@@ -111,6 +114,20 @@ def test_hints_carry_the_data_directory(ended, holdfast, tmp_path, start):
     again = holdfast("up", *flags)
     assert f"stop it with `{flag}`" in again.err
     assert holdfast("down", "--data-dir", data).out == "stopped\n"
+
+
+@pytest.mark.parametrize("beside", [True, False])
+def test_the_hint_of_a_cluster_that_does_not_answer_names_its_data_directory(
+    holdfast, tmp_path, monkeypatch, beside
+):
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "share"))
+    data = tmp_path / "data"
+    kubeconfig = data / "kubeconfig" if beside else tmp_path / "kubeconfig"
+    a_cluster_in(data, kubeconfig, f"https://127.0.0.1:{free_port()}")
+    flag = f" --data-dir {data}" if beside else ""
+    monkeypatch.setenv("KUBECONFIG", str(kubeconfig))
+    for flags in ((), ("--kubeconfig", kubeconfig)):
+        assert f"with `holdfast up{flag}`, or name" in holdfast("why", "p", *flags).err
 
 
 def test_hints_for_the_default_directory_need_no_flag(monkeypatch, tmp_path):

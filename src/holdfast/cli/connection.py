@@ -56,7 +56,8 @@ async def connect(kubeconfig: Path | None, name: str) -> AsyncIterator[tuple[Cli
     except Unavailable as failure:
         raise Refused(
             f"{endpoint.url} does not answer ({failure}): start the embedded cluster with "
-            "`holdfast up`, or name another cluster with --kubeconfig"
+            f"`holdfast up{running_cluster.flag_beside(kubeconfig)}`, or name another cluster with "
+            "--kubeconfig"
         ) from failure
     finally:
         await client.close()

@@ -76,6 +76,14 @@ def flag_for(directory: Path) -> str:
     return "" if directory == data_dir(None) else f" --data-dir {shlex.quote(str(directory))}"
 
 
+def flag_beside(kubeconfig: Path | None) -> str:
+    """Return that flag for the cluster in whose data directory a kubeconfig lies, else ""."""
+    named = os.environ.get("KUBECONFIG", "").split(os.pathsep)[0]
+    used = kubeconfig or (Path(named) if named else None)
+    directory = used.expanduser().absolute().parent if used else data_dir(None)
+    return flag_for(directory) if (directory / "pki").is_dir() else ""
+
+
 def prepare_data_dir(directory: Path) -> None:
     """Create the directory with mode 0700; raise Refused if a cluster is running on it."""
     if other := find(directory):
