@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+from contextlib import suppress
 from dataclasses import dataclass
 
 import pytest
@@ -12,11 +13,12 @@ from holdfast.api.classic_names import IMMEDIATE
 from holdfast.api.node_inventory import NODE_INVENTORIES
 from holdfast.api.scheme import PODS
 from holdfast.driverkit import Choice, Device, Driver, Retry, Unsuitable
+from holdfast.errors import NotFound
 from holdfast.testing.classic_drivers import ClassicDriverNode
 from holdfast.testing.driver_conformance import check_driver_async
 from soak_size import TIMES
 
-POINTS = ("finalizer", "booking", "begun", "called", "result", "status")
+POINTS = ("finalizer", "booking", "protection", "begun", "called", "result", "status")
 
 
 class Volumes:
@@ -114,10 +116,83 @@ async def test_a_release_gets_what_allocate_returned_wherever_the_controller_was
         assert volumes.made == {}
         assert (await test.booked("n1"), await test.booked("n2")) == ([], [])
         # A volume was made only where allocate was called, or its call was about to begin.
-        if point in ("finalizer", "booking") and undo != "other node":
+        if point in ("finalizer", "booking", "protection") and undo != "other node":
             assert (volumes.calls, volumes.released) == ([], [])
         if point in ("result", "status") and undo != "other node":
             assert len(volumes.calls) == 1, "what is stored is not asked for again"
+
+
+async def _inventory(test, name="n1"):
+    """Return an inventory, None if it is gone."""
+    with suppress(NotFound):
+        return await test.client.get(NODE_INVENTORIES, name, test.driver.namespace)
+
+
+@pytest.mark.parametrize("point", POINTS)
+async def test_a_deleted_node_takes_nothing_with_it_that_was_allocated(tmp_path, point):
+    """Its inventory is deleted with it, in which the outcome of allocate is stored."""
+    volumes = Volumes()
+    if point == "called":
+        volumes.wait = asyncio.Event()
+    async with DriverTest(tmp_path, volumes.driver()) as test:
+        await test.create_class()
+        await test.create_node("n1")
+        await test.create_claim()
+        if point != "called":
+            test.kills.kill(after=point)
+        await test.create_pod(potential=["n1"], selected="n1")
+        await test.kill()
+        volumes.wait = None
+        await test.client.delete(NODE_INVENTORIES, "n1", test.driver.namespace)
+        kept = await _inventory(test)
+        assert (kept is not None) == (point not in ("finalizer", "booking"))
+        await _ended(test, "pod deleted")
+        await test.restart()
+        await test.clock.advance(62)
+        await test.clock.advance(31)
+        claim = await test.claim()
+        if claim.status.reserved_for:
+            await test.set_status(reservedFor=None)
+        await test.delete_claim()
+        await test.clock.advance(31)
+        assert await test.claim() is None
+        assert volumes.made == {}
+        assert (point in ("called", "result", "status")) <= bool(volumes.released)
+        assert await _inventory(test) is None
+
+
+async def test_an_inventory_may_be_deleted_as_soon_as_nothing_is_being_allocated(tmp_path):
+    volumes = Volumes()
+    async with DriverTest(tmp_path, volumes.driver()) as test:
+        await test.create_class()
+        await test.create_node("n1")
+        await test.create_claim()
+        await test.create_pod(selected="n1")
+        assert (await test.claim()).is_allocated
+        assert (await _inventory(test)).metadata.finalizers == ("gpu.example.com/allocating",)
+        await test.clock.advance(31)
+        assert (await _inventory(test)).metadata.finalizers == ()
+
+
+async def test_a_node_that_is_being_deleted_is_not_given_to_new_claims(tmp_path):
+    volumes = Volumes()
+    volumes.outcomes = [TimeoutError("no answer")] * 100
+    async with DriverTest(tmp_path, volumes.driver()) as test:
+        await test.create_class()
+        await test.create_node("n1", *(Device(f"gpu-{n}", {}, {"memory": "8Gi"}) for n in "01"))
+        await test.create_claim()
+        await test.create_pod(selected="n1")
+        await test.client.delete(NODE_INVENTORIES, "n1", test.driver.namespace)
+        await test.create_claim("late")
+        await test.create_pod("late", "late", potential=["n1"], selected="n1")
+        assert await test.answers("late") == {"late": ["n1"]}
+        assert len({call[0] for call in volumes.calls}) == 1
+        volumes.outcomes = []
+        await test.clock.advance(31)
+        await test.clock.advance(31)
+        assert len(volumes.released) == 1  # as soon as it is known what it got
+        assert volumes.made == {}
+        assert await _inventory(test) is None
 
 
 @pytest.mark.parametrize("undo", ["claim deleted", "pod deleted", "other node"])

@@ -88,6 +88,16 @@ class NodeInventory(Object, frozen=True):
     spec: NodeInventorySpec = NodeInventorySpec()
     status: NodeInventoryStatus = NodeInventoryStatus()
 
+    @property
+    def is_deleted(self) -> bool:
+        """Whether it is being deleted, as that of a deleted node is."""
+        return self.metadata.deletion_timestamp is not None
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether new claims may have devices of it."""
+        return self.spec.ready and not self.is_deleted
+
 
 NODE_INVENTORIES: Resource[NodeInventory] = Resource(
     OWN_GROUP,

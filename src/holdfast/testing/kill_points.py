@@ -11,14 +11,15 @@ KILL_POINTS = {
     "finalizer": ("/resourceclaims/", False, b""),
     "status": ("/resourceclaims/", True, b""),
     "booking": ("/nodeinventories/", True, b""),
+    "protection": ("/nodeinventories/", False, b"finalizers"),
     "begun": ("/nodeinventories/", True, b'"begun":true'),
     "result": ("/nodeinventories/", True, b'"result":'),
     "removal": ("/nodeinventories/", True, b'"remove"'),
     "answer": ("/podschedulings/", True, b""),
 }
 """Writes of a controller: part of the path, whether it is the status subresource, and a part of
-the body. ``begun`` comes before the author's ``allocate`` is called, ``result`` after it, and
-``removal`` after ``release``."""
+the body. ``protection`` is that of an inventory, ``begun`` comes before the author's ``allocate``
+is called, ``result`` after it, and ``removal`` after ``release``."""
 
 
 class KillTransport:

@@ -8,8 +8,9 @@
 A controller that ends at (1) has called nothing, and nothing is released. At (2) it is not known
 whether the function was called, or has returned: it is called again with the same arguments, which
 finds what it had allocated or raises ``Unsuitable``; then its result is stored. At (3) the function
-is not called again. So ``release`` gets what the function returned, or is not called. With
-``allocate_on_node`` the node part stores the same steps in the spec of its NodeInventory.
+is not called again. So ``release`` gets what the function returned, or is not called. From before
+(2) until the claim has the result a finalizer keeps the inventory, also if its node is deleted.
+With ``allocate_on_node`` the node part stores the same steps in the spec of its NodeInventory.
 """
 
 from __future__ import annotations
@@ -116,8 +117,12 @@ class Allocations:
     ) -> Handle:
         """Call ``allocate``, between two writes: that it is called, and what it returned."""
         assert self._functions.allocate is not None
+        if not booking.claim.begun:
+            self._check_node(booking)
         begun = msgspec.structs.replace(booking.claim, begun=True)
         booking = Booking(booking.uid, booking.pool, begun)
+        self._store.bookings.hold(booking)
+        await self._store.protect(booking.pool)
         await self._store_booking(booking)
         data = await self._functions.allocate(request, choice_of(begun), of_class, claim)
         try:
@@ -126,6 +131,7 @@ class Allocations:
             if (size := len(encode_handle(handle).encode())) > MAX_HANDLE_BYTES:
                 raise HoldfastError(f"its handle has {size} bytes, more than {MAX_HANDLE_BYTES}")
             await self._store_booking(booking)
+            self._check_node(booking)
         except Retryable:
             raise  # it is still in memory, or is asked for again
         except Exception:
@@ -134,6 +140,12 @@ class Allocations:
             await self._store.remove(booking, None)
             raise
         return handle
+
+    def _check_node(self, booking: Booking) -> None:
+        """Raise Unsuitable if the inventory of a booking goes, as that of a deleted node does."""
+        inventory = self._store.bookings.inventory(booking.pool)
+        if inventory is not None and inventory.is_deleted:
+            raise Unsuitable(f"node {booking.pool}: its NodeInventory is being deleted")
 
     async def _store_booking(self, booking: Booking) -> None:
         """Store a booking; raises Unsuitable if it, or its inventory, is gone."""

@@ -92,7 +92,7 @@ class Bookings:
         """Return what is free on a node, or None if its inventory is missing or not ready."""
         self._expire(pool)
         found = self._pools.get(pool)
-        if found is None or found.inventory is None or not found.inventory.spec.ready:
+        if found is None or found.inventory is None or not found.inventory.is_usable:
             return None
         if found.free is None:
             used = (choice_of(booking.claim) for booking in self.on_pool(pool).values())
@@ -185,6 +185,12 @@ class Bookings:
         if stored is None or (stored.devices, stored.shares) != (claim.devices, claim.shares):
             return False
         return not claim.begun or (stored.begun and stored.result == claim.result)
+
+    def is_allocating(self, pool: str) -> bool:
+        """Return whether ``allocate`` was called for a booking that its claim does not prove."""
+        proved = self._pool(pool).claims
+        found = self.on_pool(pool)
+        return any(each.claim.begun and uid not in proved for uid, each in found.items())
 
     def _pool(self, name: str) -> _Pool:
         return self._pools.setdefault(name, _Pool())

@@ -96,6 +96,7 @@ class ControllerProcess:
             try:
                 if await handlers.drop_lost(self._is_alive):
                     self.controller.recheck_waiting()
+                await handlers.store.unprotect()
             except HoldfastError as error:
                 log.warning(
                     "%s: the devices of deleted claims cannot be freed: %s",

@@ -45,6 +45,7 @@ class InventoryStore:
         self.namespace = namespace
         self.bookings = Bookings(clock.monotonic)
         self._client = client
+        self._finalizer = f"{driver}/allocating"
         self._locks: dict[str, asyncio.Lock] = {}
         informer = informers.get(NODE_INVENTORIES, namespace=namespace)
         self._known = WrittenObjects(informer)
@@ -68,6 +69,36 @@ class InventoryStore:
                     return
                 self._drop_what_is_taken([each for each in wanted if each.uid in uids])
         raise self._too_many_conflicts(pool)
+
+    async def protect(self, pool: str) -> None:
+        """Keep an inventory, also if its node is deleted, until ``unprotect``.
+
+        A finalizer does it: while it is not known what the author's ``allocate`` returned, only the
+        booking tells that it was called.
+        """
+        async with self._locks.setdefault(pool, asyncio.Lock()):
+            for _ in range(_MOST_ATTEMPTS):
+                inventory = self.bookings.inventory(pool)
+                if inventory is None or inventory.is_deleted:
+                    return
+                finalizers = inventory.metadata.finalizers
+                if self._finalizer in finalizers:
+                    return
+                if await self._patch_finalizers(pool, [*finalizers, self._finalizer]):
+                    return
+        raise self._too_many_conflicts(pool)
+
+    async def unprotect(self) -> None:
+        """Let inventories go, for which no ``allocate`` has an unknown outcome."""
+        for pool in self.bookings.pools():
+            async with self._locks.setdefault(pool, asyncio.Lock()):
+                inventory = self.bookings.inventory(pool)
+                if inventory is None or self.bookings.is_allocating(pool):
+                    continue
+                finalizers = inventory.metadata.finalizers
+                if self._finalizer in finalizers:
+                    kept = [each for each in finalizers if each != self._finalizer]
+                    await self._patch_finalizers(pool, kept)  # else in the next round
 
     async def remove(self, booking: Booking, answer: NodeAnswer | None) -> None:
         """Remove the booking of a claim from memory and from the inventory.
@@ -121,17 +152,29 @@ class InventoryStore:
 
     async def _patch(self, pool: str, allocated: dict[str, Any]) -> bool:
         """Write bookings; return False if the inventory was changed meanwhile and is read again."""
+        return await self._send(pool, lambda found: _bookings_patch(found, allocated), "status")
+
+    async def _patch_finalizers(self, pool: str, finalizers: list[str]) -> bool:
+        """Write finalizers; returns the same."""
+        change = {"op": "add", "path": "/metadata/finalizers", "value": finalizers}
+        return await self._send(pool, lambda _found: [change])
+
+    async def _send(
+        self, pool: str, patch: Callable[[NodeInventory], list[dict[str, Any]]], part: str = ""
+    ) -> bool:
         inventory = self.bookings.inventory(pool)
         if inventory is None:
             raise Unsuitable(f"there is no NodeInventory {self.object_name(pool)}")
+        version = inventory.metadata.resource_version
+        guard = {"op": "test", "path": "/metadata/resourceVersion", "value": version}
         try:
             written = await self._client.patch(
                 NODE_INVENTORIES,
                 inventory.name,
-                _json_patch(inventory, allocated),
+                [guard, *patch(inventory)],
                 inventory.namespace,
                 type=PatchType.JSON,
-                subresource="status",
+                subresource=part,
             )
         except (Conflict, Invalid) as error:
             await self._read(pool, inventory.name)
@@ -167,16 +210,14 @@ class InventoryStore:
             self.on_change()
 
 
-def _json_patch(inventory: NodeInventory, allocated: dict[str, Any]) -> list[dict[str, Any]]:
+def _bookings_patch(inventory: NodeInventory, allocated: dict[str, Any]) -> list[dict[str, Any]]:
     """Return a patch that sets bookings, and removes those that are None.
 
     A merge patch would drop each null in the author's data, and merge it with older data.
     """
-    version = inventory.metadata.resource_version
-    guard = {"op": "test", "path": "/metadata/resourceVersion", "value": version}
     if not inventory.status.allocated:  # perhaps there is no such field
-        return [guard, {"op": "add", "path": "/status", "value": {"allocated": allocated}}]
-    return [guard] + [
+        return [{"op": "add", "path": "/status", "value": {"allocated": allocated}}]
+    return [
         {"op": "remove", "path": f"/status/allocated/{uid}"}
         if claim is None
         else {"op": "add", "path": f"/status/allocated/{uid}", "value": claim}
