@@ -28,6 +28,16 @@ def fits(free, request):
     return Choice(names[: request.boards], data={"boards": request.boards}, shared=True)
 
 
+@driver.allocate
+def allocate(request, choice, class_params, claim):
+    return {**choice.data, "order": claim.uid}
+
+
+@driver.release
+def release(handle):
+    print(f"released {handle.name}", *handle.data, handle.data["order"] == handle.uid, flush=True)
+
+
 @driver.prepare
 def prepare(claim, devices):
     return Cdi().env(BOARDS=",".join(device.name for device in devices), CLAIM=claim.name)

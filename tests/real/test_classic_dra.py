@@ -318,3 +318,10 @@ def test_pods_see_their_handles_and_everything_is_released(plane, cluster):
     assert [log.count(f"unprepared {name}") for name in ("common", "story-two")] == [1, 1]
     plane.kubectl("delete", CLASSIC, "common", *space)
     until(lambda: items(CLASSIC), [])
+    log = (cluster / "controller.log").read_text()
+    for name in ("common", "story-two"):
+        assert log.count(f"released {name} boards order True") == 1
+    # Nothing is being allocated: a deleted node takes its inventory with it.
+    inventory = ("nodeinventories", "-A")
+    until(lambda: [one["metadata"].get("finalizers", []) for one in plane.get(*inventory)["items"]],
+          [[]])  # fmt: skip
