@@ -173,7 +173,7 @@ def test_a_pod_deleted_before_its_reservation_is_seen_leaves_nothing():
 
 
 def test_the_end_of_one_reservation_keeps_the_allocation_from_another():
-    r, s = held(allocate_once=False), held("s", allocate_once=False)
+    r, s = held(allocate_once=False), held("s", allocate_once=False, owner_labels={"app": "r"})
     pod = drawing("p", r, s, cpu="6", draws=["4", "2"])
     world = a_world(r, s, pod)
     assert (requested(world), remaining(world, s)) == (8000, 2000)
@@ -181,6 +181,14 @@ def test_the_end_of_one_reservation_keeps_the_allocation_from_another():
     assert (requested(world), remaining(world, s)) == (8000, 2000)
     world.delete(pod)
     assert (requested(world), remaining(world, s)) == (4000, 4000)
+    check_invariants(world)
+
+
+def test_an_owner_that_was_made_smaller_draws_less():
+    r, s = held(allocate_once=False), held("s", allocate_once=False, owner_labels={"app": "r"})
+    world = a_world(r, s, drawing("p", r, s, cpu="6", draws=["4", "2"]))
+    world.upsert(drawing("p", r, s, cpu="1", draws=["4", "2"]))
+    assert (requested(world), remaining(world, r), remaining(world, s)) == (8000, 3000, 4000)
     check_invariants(world)
 
 

@@ -11,6 +11,7 @@ from holdfast.api.koordinator_names import (
     RDMA,
     RESOURCE_STATUS,
 )
+from holdfast.numa.cpu_set import parse_cpu_list
 from holdfast.testing import a_pod, a_reservation
 
 _NAMES = {"gpu": GPU, "rdma": RDMA}
@@ -19,7 +20,12 @@ RESERVATION_ALLOCATED = "scheduling.koordinator.sh/reservation-allocated"
 
 
 def a_holder(name, cpuset, *, owns="", amounts=(), node="n", **more):
-    """A pod on a node with these CPUs, and amounts by NUMA node; perhaps out of a reservation."""
+    """A pod on a node with these CPUs, and amounts by NUMA node; perhaps out of a reservation.
+
+    It requests as many CPUs.
+    """
+    if cpuset:
+        more.setdefault("cpu", str(parse_cpu_list(cpuset).bit_count()))
     return _pod(name, {RESOURCE_STATUS: _status(cpuset, amounts)}, owns, node=node, **more)
 
 
@@ -54,6 +60,7 @@ def _status(cpuset, amounts):
 
 def _pod(name, notes, owns, **more):
     if owns:
+        more.setdefault("labels", {"app": "x"})
         notes[RESERVATION_ALLOCATED] = json.dumps({"name": owns, "uid": f"uid-{owns}"})
     made = a_pod(name, annotations=notes, **more)
     made["metadata"]["uid"] = f"uid-{name}"

@@ -72,7 +72,7 @@ def test_every_cpu_is_drawn_with_its_holder():
 def test_amounts_of_NUMA_nodes_are_counted_under_a_policy():
     found = cpus_of(
         a_topology(policy="SingleNUMANodePodLevel"),
-        a_holder("p", "", amounts=[(1, {"cpu": "3", "memory": "4Gi"})], cpu="3"),
+        a_holder("p", "", amounts=[(1, {"cpu": "3", "memory": "4Gi"})], cpu="3", memory="4Gi"),
         a_holder("q", "0-1", owns="r", amounts=[(0, {"cpu": "2"})], cpu="2"),
         a_reserved_set("r", "0-3", amounts=[(0, {"cpu": "4"})]),
     )
@@ -86,7 +86,7 @@ def test_amounts_of_NUMA_nodes_are_counted_under_a_policy():
 
 
 def test_json_has_the_same():
-    found = cpus_of(a_topology(), a_holder("db", "0-1"), a_reserved_set("r", "0-3"))
+    found = cpus_of(a_topology(), a_holder("db", "0-1", owns="r"), a_reserved_set("r", "0-3"))
     data = msgspec.json.decode(msgspec.json.encode(as_data(found)))
     assert data["cpus"][1] == {
         "id": 1, "core": 0, "numaNode": 0, "socket": 0, "holders": ["pod default/db"],

@@ -13,8 +13,15 @@ from device_share.objects import (
     an_owner,
 )
 from free_port import free_port
-from holdfast.api.koordinator_names import GPU_CORE, GPU_MEMORY, GPU_MEMORY_RATIO, QOS_CLASS
-from holdfast.api.scheme import NODES
+from holdfast.api.koordinator_names import (
+    GPU_CORE,
+    GPU_MEMORY,
+    GPU_MEMORY_RATIO,
+    QOS_CLASS,
+    RESOURCE_STATUS,
+)
+from holdfast.api.scheme import NODES, PODS
+from holdfast.capacity.recorded_allocations import TOO_MUCH
 from holdfast.cli.health import HealthServer
 from holdfast.cli.scheduler_pages import SchedulerState
 from holdfast.client.endpoint import Endpoint
@@ -202,6 +209,18 @@ async def test_the_page_of_CPUs_says_who_has_which(pages, cluster):
     assert found["cpuTopology"] == {"numCPUs": 16, "numCores": 8, "numNodes": 2, "numSockets": 2}
     assert found["remainingNUMANodeResources"][0]["resources"] == {"cpu": "8", "memory": "16Gi"}
     assert [(await pages.get(page(name)))[0] for name in ("bare", "absent")] == [500, 404]
+
+
+async def test_pods_with_annotations_that_cannot_be_true_are_listed(pages, cluster):
+    await cluster.create(a_node("n"))
+    notes = {RESOURCE_STATUS: '{"cpuset":"0-15"}'}
+    await cluster.create(a_pod("p", cpu="1m", node="n", annotations=notes), a_pod("q", node="n"))
+    status, text = await pages.get("/ignoredAllocations")
+    assert (status, json.loads(text)) == (200, [
+        {"namespace": "default", "name": "p", "annotations": {RESOURCE_STATUS: TOO_MUCH}},
+    ])  # fmt: skip
+    await cluster.delete(PODS, "p", "default")
+    assert json.loads((await pages.get("/ignoredAllocations"))[1]) == []
 
 
 async def test_the_pages_of_devices_say_who_has_how_much(pages, cluster):

@@ -26,11 +26,16 @@ def node(name="n", **more):
     return a_node(name, cpu="16", memory="32Gi", **more)
 
 
+def large(name="n"):
+    """A node where certain CPUs are short before cpu is."""
+    return a_node(name, cpu="64", memory="32Gi")
+
+
 def test_the_node_with_the_most_free_cpus_is_named_and_what_holds_the_rest():
     reserved = {names.CPU_MANAGER_POLICY: {"policy": "static", "reservedCPUs": "0-1"}}
     found = lines(
-        node("a"), a_topology("a"), a_holder("x", "0-13", node="a", cpu="1"),
-        node("b"), a_topology("b", annotations=reserved), a_holder("y", "2-5", node="b", cpu="1"),
+        large("a"), a_topology("a"), a_holder("x", "0-13", node="a"),
+        large("b"), a_topology("b", annotations=reserved), a_holder("y", "2-5", node="b"),
         a_reserved_set("r", "7,9", "2", node="b"), node("c"),
         a_bound_pod("p", "8", spec=REQUIRED),
     )  # fmt: skip
@@ -128,9 +133,10 @@ def test_the_devices_of_the_closest_node_are_named():
 )
 def test_what_a_pod_needs_is_written_as_it_asks(requests, words):
     more = {"allocatable": {"nvidia.com/gpu": "2"}}
-    used = {"gpu": [gpu_share(0, 50, "8Gi"), gpu_share(1, 50, "8Gi")]}
     found = lines(
-        a_gpu_node(**more), a_device_object("n"), a_gpu_holder("x", used),
+        a_gpu_node(**more), a_device_object("n"),
+        a_gpu_holder("x", {"gpu": [gpu_share(0, 50, "8Gi")]}, requests={GPU: "50"}),
+        a_gpu_holder("y", {"gpu": [gpu_share(1, 50, "8Gi")]}, requests={GPU: "50"}),
         a_gpu_pod("p", requests=requests),
     )  # fmt: skip
     assert any(line.startswith(f"  it needs {words}") for line in found), found
@@ -157,7 +163,7 @@ def test_wrong_requests_come_with_advice():
 
 def test_a_pod_that_fits_gets_no_advice():
     found = lines(
-        node("a"), a_topology("a"), a_holder("x", "0-15", node="a", cpu="1"),
+        large("a"), a_topology("a"), a_holder("x", "0-15", node="a"),
         node("b"), a_topology("b"), a_bound_pod("p", "8"),
     )  # fmt: skip
     assert found[0] == "default/p: fits on b"
@@ -173,7 +179,7 @@ def why_reservation(reservation, *objects):
 def test_a_reservation_without_a_node_says_which_node_came_closest():
     wanted = a_reservation("r", cpu="4", owner_labels={"app": "x"})
     wanted["spec"]["template"]["metadata"] = {"labels": {names.QOS_CLASS: "LSR"}}
-    text = why_reservation(wanted, node(), a_topology(), a_holder("x", "0-13", cpu="1"))
+    text = why_reservation(wanted, large(), a_topology(), a_holder("x", "0-13"))
     assert "closest: n has 2 free CPUs (14-15); held: 14 by pods" in text
 
 

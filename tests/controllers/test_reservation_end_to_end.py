@@ -30,6 +30,7 @@ async def make_available(cluster, name, **reservation):
 
 async def an_owner(cluster, reservation, name="p", **pod):
     taken = json.dumps({"name": reservation.name, "uid": reservation.uid})
+    pod.setdefault("labels", {"app": reservation.name})
     await cluster.create(a_pod(name, annotations={names.ALLOCATED: taken}, **pod))
     await cluster.bind_all("n")
 
@@ -48,6 +49,14 @@ async def test_the_status_follows_the_owners_of_a_reusable_reservation(cluster):
     seen = await cluster.get(RESERVATIONS, "r")
     assert seen.status.phase == "Available"
     assert (seen.status.current_owners, seen.status.allocated) == ((), {})
+
+
+async def test_a_pod_that_names_a_reservation_of_others_is_no_owner(cluster):
+    await cluster.create(a_node("n", cpu="16"))
+    held = await make_available(cluster, "r")
+    await an_owner(cluster, held, cpu="1", labels={"app": "other"})
+    seen = (await cluster.get(RESERVATIONS, "r")).status
+    assert (seen.phase, seen.current_owners, seen.allocated) == ("Available", (), {})
 
 
 async def test_R066_allocate_once_ends_with_its_owner_and_stays_ended(cluster):

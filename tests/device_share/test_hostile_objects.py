@@ -183,17 +183,19 @@ async def test_unknown_numa_nodes_serve_any(cluster):
     assert await devices_of(cluster, "p") == [("gpu", 0, 50)]
 
 
-def test_long_annotations_that_change_all_the_time_are_not_remembered(monkeypatch):
-    """Else a user exhausts the memory of the scheduler with one running pod."""
-    monkeypatch.setattr(ledger, "_MOST_PARTS", 20_000)
+def test_long_annotations_of_many_pods_are_not_remembered(monkeypatch):
+    """Else a user exhausts the memory of the scheduler with pods that come and go."""
+    monkeypatch.setattr(ledger, "_MOST_PARTS", 40)
     world = World()
     world.upsert(convert_object(a_gpu_node(), Node))
     world.upsert(convert_object(a_device_object(), SharedDevices))
     for core in range(1, 31):
         amounts = {names.GPU_CORE: core}
         text = json.dumps({"gpu": [{"minor": m, "resources": amounts} for m in range(1000)]})
-        raw = a_gpu_pod("p", 1, annotations={names.DEVICE_ALLOCATED: text}, node_name="n")
-        world.upsert(convert_object(raw | {"metadata": raw["metadata"] | {"uid": "u"}}, Pod))
+        raw = a_gpu_pod("p", core, annotations={names.DEVICE_ALLOCATED: text}, node_name="n")
+        pod = convert_object(raw | {"metadata": raw["metadata"] | {"uid": "u"}}, Pod)
+        world.delete(pod)
+        world.upsert(pod)
         state = world.device_share.state(world.device_share.signature(0))
         assert state.free("gpu")[0][0] == 100 - core
     assert world.device_share.version == 1, "the states were forgotten once"

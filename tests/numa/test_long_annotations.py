@@ -11,11 +11,11 @@ from numa.reserving import add_node
 async def test_amounts_that_no_NUMA_node_has_leave_nothing_in_the_state(cluster):
     """States are remembered: a user could fill the memory of the scheduler with them."""
     await add_node(cluster, policy="BestEffort")
-    await cluster.create(a_pod("p", cpu="1"))
-    amounts = {"cpu": "2", **{f"example.com/{i}": "1" for i in range(1000)}}
+    await cluster.create(a_pod("p", cpu="1", node="n"))
+    amounts = {"cpu": "1", **{f"example.com/{i}": "1" for i in range(1000)}}
     text = json.dumps({"numaNodeResources": [{"node": 0, "resources": amounts}]})
     body = {"metadata": {"annotations": {names.RESOURCE_STATUS: text}}}
     await cluster.client.patch(PODS, "p", body, "default")
     await cluster.settle()
     ledger = cluster.world.numa
-    assert ledger.state(ledger.signature(0)).used == ((0, (("cpu", 2000),)),)
+    assert ledger.state(ledger.signature(0)).used == ((0, (("cpu", 1000),)),)

@@ -8,7 +8,9 @@ from holdfast.api.node_resource_topology import NodeResourceTopology
 from holdfast.api.quantity import units
 from holdfast.api.reservation import Reservation
 from holdfast.framework.world import World
+from holdfast.numa.cpu_set import parse_cpu_list
 from holdfast.plugins.node_numa_resource import NodeNUMAResource
+from parity.reserving import asking_for
 from parity.scheduling import asked, node, pod
 
 PREFERRED, REQUIRED = "preferredCPUBindPolicy", "requiredCPUBindPolicy"
@@ -53,8 +55,12 @@ def world_of(given):
 
 
 def hold(world, where, status, uid, raw=None):
-    """Put a pod with a ``resource-status`` on a node."""
-    raw = raw or {"metadata": {}, "spec": {}}
+    """Put a pod with a ``resource-status`` on a node; it requests what it has, if Go's does not."""
+    cpus = parse_cpu_list(status.get("cpuset", "")).bit_count()
+    requests = {"cpu": str(cpus)} if cpus else {}
+    for part in status.get("numaNodeResources", ()):
+        requests = part["resources"] | requests
+    raw = raw or asking_for({"metadata": {}}, requests)
     meta = {
         **raw["metadata"],
         "uid": uid,

@@ -40,7 +40,9 @@ class Desk:
             self.world.upsert(device_object({"deviceTotal": {"gpu": {"0": HALF}}}, self.name))
         for name, cache in (given.get("nodeDeviceCache") or {}).items():
             self.world.upsert(device_object(cache, name))
-            self.hold("others", cached_state(cache).used.minus(use(freed)))
+            others = cached_state(cache).used.minus(use(freed))
+            for kind, minor in sorted(others.minors()):
+                self.hold(f"{kind}-{minor}", others.within(frozenset(((kind, minor),))))
         if held := given.get("reserved"):
             self.reserve_devices(held)
 

@@ -27,6 +27,7 @@ from parity.numa import (
     topology,
     world_of,
 )
+from parity.reserving import asking_for
 from parity.scheduling import by_name, node, put
 
 FILE = "koord_numa.jsonl"
@@ -216,7 +217,8 @@ def test_a_pod_holds_what_its_annotation_says(record):
     world = World()
     world.upsert(topology(NODE, record.input["cpuTopology"]["cpus"]))
     world.upsert(node({"metadata": {"name": NODE}}))
-    world.upsert(convert_object(record.input["pod"], Pod))
+    # A pod that requests no CPUs, as in Go's table, holds none here.
+    world.upsert(convert_object(asking_for(record.input["pod"], {"cpu": "4"}), Pod))
     ledger = world.numa
     held = ledger.state(ledger.signature(0)).held
     assert (format_cpu_list(held), bool(held)) == (

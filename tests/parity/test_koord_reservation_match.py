@@ -15,7 +15,12 @@ def the_world(given):
     world = World()
     world.upsert(node(given["node"]))
     for raw in given["reservations"]:
-        world.upsert(reservation(raw))
+        # Go's owners of some match none of the rules: the status says that they are owners.
+        users = [{"uid": f"uid-{entry['pod']['metadata']['name']}"}
+                 for entry in given.get("assignedPods") or ()
+                 if entry["reservation"] == raw["metadata"]["name"]]  # fmt: skip
+        status = {**(raw.get("status") or {}), "currentOwners": users}
+        world.upsert(reservation({**raw, "status": status}))
     for i, raw in enumerate(given.get("pods") or ()):
         world.upsert(pod(raw, uid=raw["metadata"].get("uid") or f"pod-{i}"))
     by_name = {info.reservation.name: info.reservation for info in world.reservations}

@@ -119,6 +119,23 @@ async def test_R075_in_cluster_mode_the_higher_priority_goes_first(tmp_path):
         assert await allocated_from(cluster, "low") is None
 
 
+@pytest.mark.parametrize("edited", [False, True])
+async def test_a_pre_allocated_pod_stays_one_after_a_restart(tmp_path, edited):
+    """Whatever label the configuration names, and although the pod has lost it."""
+    label = "example.com/free"
+    async with configured(tmp_path, enableClusterMode=True, clusterLabelKey=label) as cluster:
+        used = running("6", "p", labels={label: "true"})
+        await create_each(cluster, node(), running("10"), used)
+        wanted = pre_allocating(cpu="6", pre_allocation_policy=CLUSTER)
+        await create_each(cluster, wanted)
+        if edited:
+            body = {"metadata": {"labels": {label: None}}}
+            await cluster.client.patch(PODS, "p", body, "default")
+        await cluster.restart_components()
+        assert await status(cluster) == ("Waiting", {"cpu": "6"}, ["p"])
+        assert requested(cluster) == 16_000, "the pod and the reservation count once"
+
+
 async def test_R076_several_pods_are_pre_allocated_together(tmp_path):
     async with configured(tmp_path, enableClusterMode=True) as cluster:
         small = {"memory": "2Gi"}

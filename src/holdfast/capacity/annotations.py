@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -19,6 +19,7 @@ from holdfast.api.quantity import AmountText, units
 from holdfast.api.reservation import Reservation
 from holdfast.errors import BadRequest
 
+Name = TypeVar("Name", int, str)
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _MAX_AFFINITIES = 128
 MOST_REQUIREMENTS = 256
@@ -123,6 +124,24 @@ def annotated_allocations(pod: Pod) -> tuple[AnnotatedAllocation, ...]:
         pod.metadata.annotations, names.DRAWS, tuple[AnnotatedAllocation, ...]
     )
     return found if found and all(_readable(item.resources) for item in found) else ()
+
+
+def draws_within(
+    request: Mapping[Name, int], draws: Iterable[tuple[str, Mapping[Name, int]]]
+) -> dict[str, dict[Name, int]]:
+    """Return draws by the uid of the reservation; together not more than the request.
+
+    >>> draws_within({"cpu": 5}, [("a", {"cpu": 3}), ("b", {"cpu": 3, "memory": 1})])
+    {'a': {'cpu': 3}, 'b': {'cpu': 2}}
+    """
+    left, found = dict(request), dict[str, dict[Name, int]]()
+    for uid, amounts in draws:
+        drawn = found.setdefault(uid, {})
+        for name, amount in amounts.items():
+            if taken := min(amount, left.get(name, 0)):
+                drawn[name] = drawn.get(name, 0) + taken
+                left[name] -= taken
+    return found
 
 
 def inner_reserved(reservation: Reservation) -> Mapping[str, AmountText]:

@@ -18,6 +18,8 @@ from holdfast.validation.owner_namespaces import owner_namespaces
 if TYPE_CHECKING:
     from holdfast.columns.label_groups import LabelGroup
 
+CLUSTER = "Cluster"
+
 
 @dataclass(frozen=True, slots=True)
 class OwnerRule:
@@ -78,6 +80,12 @@ def compile_owners(reservation: Reservation) -> tuple[OwnerRule, ...] | None:
             return None
         rules.append(OwnerRule(owner.object, owner.controller, selector, namespaces))
     return tuple(rules)
+
+
+def uses_cluster_mode(reservation: Reservation) -> bool:
+    """Tell whether it pre-allocates pods with the cluster's label instead of its owners."""
+    policy = reservation.spec.pre_allocation_policy
+    return policy is not None and policy.mode == CLUSTER
 
 
 def _is_object(pod: Pod, wanted: ObjectReference) -> bool:

@@ -21,7 +21,7 @@ from holdfast.api.pod import Pod
 from holdfast.api.reservation import Reservation
 from holdfast.capacity.gpu_names import converted_amounts, reserved_device_names
 from holdfast.capacity.matching import allows_pre_allocation, ignores_reservations
-from holdfast.capacity.owner_rules import OwnerRule, compile_owners
+from holdfast.capacity.owner_rules import OwnerRule, compile_owners, uses_cluster_mode
 from holdfast.capacity.reservation_cache import ReservationCache
 from holdfast.capacity.reservation_info import AmountsByResource, percent_filled
 from holdfast.columns.interner import PODS, ResourceNames
@@ -30,7 +30,6 @@ from holdfast.columns.pod_info import PodInfo, sum_of
 from holdfast.columns.request_fit import short_of
 
 _WHOLE = 100
-CLUSTER = "Cluster"
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,12 +200,6 @@ class ClusterMode:
         """Return a sort key: descending priority, then uid."""
         text = pod.pod.metadata.annotations.get(self.priority, "")
         return -(parse_integer(text) or 0), pod.uid
-
-
-def uses_cluster_mode(reservation: Reservation) -> bool:
-    """Tell whether it pre-allocates pods with the cluster's label instead of its owners."""
-    policy = reservation.spec.pre_allocation_policy
-    return policy is not None and policy.mode == CLUSTER
 
 
 def read_rules(

@@ -162,6 +162,10 @@ class ReservationCache:
             del self._unconfirmed[pod_uid]
             self.deallocate(pod_uid)
 
+    def is_pre_allocating(self, pod_uid: str, uid: str) -> bool:
+        """Tell whether a reservation pre-allocates a pod, and the annotation is not confirmed."""
+        return self._unconfirmed.get(pod_uid, ("", ""))[0] == uid
+
     # --- queries ------------------------------------------------------------------------------
 
     def match(self, pod_info: PodInfo) -> ReservationMatch | None:

@@ -14,6 +14,7 @@ from holdfast.api.reservation import Reservation
 from holdfast.api.timestamps import seconds_of
 from holdfast.capacity.annotations import (
     annotated_allocations,
+    draws_within,
     inner_reserved,
 )
 from holdfast.capacity.gpu_names import reserved_device_names
@@ -63,16 +64,17 @@ def read_content(reservation: Reservation, node_table: NodeTable) -> Reservation
 def read_allocations(pod_info: PodInfo, ids: ResourceNames) -> dict[str, AmountsByResource]:
     """Return what a pod allocates, by the uid of the reservation.
 
-    Its pod slot counts in the reservation that it was allocated from. A pod that ignores
-    reservations allocates nothing, whatever its annotations say.
+    Together that is no more than the pod requests. Its pod slot counts in the reservation that it
+    was allocated from.
     """
-    if pod_info.labels.get(names.IGNORED) == "true":
-        return {}
     allocated = allocated_reservation(pod_info.pod)
     several = annotated_allocations(pod_info.pod)
     if not several:
         return {allocated.uid: {**dict(pod_info.request), PODS: 1}} if allocated else {}
-    allocations = {item.uid: read_amounts(item.resources, ids) for item in several}
+    allocations = draws_within(
+        dict(pod_info.request),
+        ((item.uid, read_amounts(item.resources, ids)) for item in several),
+    )
     first = several[0].uid if allocated is None else allocated.uid
     allocations[first] = {**allocations.get(first, {}), PODS: 1}
     return dict(allocations)

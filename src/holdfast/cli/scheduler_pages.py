@@ -11,6 +11,7 @@ from holdfast.api.scheme import PODS
 from holdfast.cli.health import HealthChecks, ProcessState, plain_text
 from holdfast.scheduler.device_page import device_summaries, device_summary
 from holdfast.scheduler.dump import node_reservations
+from holdfast.scheduler.ignored_allocations import ignored_allocations
 from holdfast.scheduler.numa_page import numa_node
 from holdfast.scheduler.object_metrics import resources_page
 from holdfast.scheduler.scheduler import Scheduler
@@ -61,6 +62,7 @@ class SchedulerState(ProcessState):
             *ProcessState.pages(self),
             web.get("/metrics/resources", self._resources),
             web.get("/nodeReservations/{node}", self._reservations),
+            web.get("/ignoredAllocations", self._ignored_allocations),
             web.get(NUMA_PAGE, self._numa_node),
             web.get(DEVICE_PAGES, self._all_devices),
             web.get(f"{DEVICE_PAGES}/{{node}}", self._devices),
@@ -70,6 +72,9 @@ class SchedulerState(ProcessState):
         """Only the leader exports these: otherwise each pod would be counted once per replica."""
         pods = self.scheduler.informers.informer_set.get(PODS).cache
         return plain_text(resources_page(pods.values() if self.leads() else ()))
+
+    async def _ignored_allocations(self, _request: web.Request) -> web.Response:
+        return web.json_response(ignored_allocations(self.scheduler.world))
 
     async def _numa_node(self, request: web.Request) -> web.Response:
         found = numa_node(self.scheduler.world, request.match_info["node"])

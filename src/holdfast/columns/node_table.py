@@ -124,6 +124,11 @@ class NodeTable(NodeRows):
         placed = self._placements.by_uid.get(uid)
         return self._unknown_node_pods.is_assumed(uid) if placed is None else placed.assumed
 
+    def is_ours(self, uid: str) -> bool:
+        """Return whether the pod was assumed on its row before it was confirmed."""
+        placed = self._placements.by_uid.get(uid)
+        return placed is not None and placed.ours and not placed.assumed
+
     def pod_info(self, pod: Pod, *, is_reserve_pod: bool = False) -> PodInfo:
         """Return a pod's information in this table's resource ids; new resources get columns.
 
@@ -351,10 +356,12 @@ class NodeTable(NodeRows):
                 self._unlogged += 1
                 return
             self._remove(uid)
+        ours = placed is not None and placed.ours and placed.row == row
         if row is None:
             self._unknown_node_pods.put(pod_info, node_name, assumed=False)
         else:
             self._place(pod_info, row, assumed=False)
+            self._placements.by_uid[uid].ours = ours
 
     def _is_relabelled(self, was: PodInfo, pod_info: PodInfo, row: int) -> bool:
         """Return whether labels changed, other than by the node's labels copied to the pod."""

@@ -36,6 +36,8 @@ class PlacedPod:
     row: int
     group: LabelGroup
     assumed: bool
+    ours: bool = False
+    """Whether it was assumed on this row first."""
 
 
 class PodPlacements:
@@ -87,7 +89,7 @@ class PodPlacements:
         """Add a pod to the row; it must not be on a row yet."""
         group = self.label_group_of(pod_info)
         uid = pod_info.uid
-        self.by_uid[uid] = PlacedPod(pod_info, row, group, assumed)
+        self.by_uid[uid] = PlacedPod(pod_info, row, group, assumed, assumed)
         there = self._of_row.get(row)
         if there is None:
             there = self._of_row[row] = {}
@@ -368,7 +370,7 @@ class PodPlacements:
             for uid, old in sources.items():
                 group = copy.label_group_of(old.pod_info)
                 group.rows[uid] = old.row
-                targets[uid] = PlacedPod(old.pod_info, old.row, group, old.assumed)
+                targets[uid] = PlacedPod(old.pod_info, old.row, group, old.assumed, old.ours)
         copy._of_row = {row: dict(pods) for row, pods in self._of_row.items()}
         return copy
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from holdfast.api.annotations import allocated_reservation
 from holdfast.api.node import Node
 from holdfast.api.pod import Pod
 from holdfast.api.reservation import HOLDING, Reservation
 from holdfast.api.scheme import NODES, PODS, RESERVATIONS
-from holdfast.capacity.annotations import annotated_allocations
+from holdfast.capacity.operating_pods import has_operating_mode, operating_reservation
+from holdfast.capacity.recorded_allocations import RecordedAllocations, Source
 from holdfast.client.informer_cache import ChangeType
 from holdfast.controllers.object_index import ObjectIndex
 from holdfast.controllers.planned_writes import execute_writes
@@ -44,6 +44,7 @@ class ReservationController(Reconciler):
         self.workers = self._settings.workers
         self._usages: dict[str, NodeUsage] = {}
         """Usage of nodes, cached until a pod or reservation on the node changes."""
+        self._recorded = RecordedAllocations(self._find)
         self._reservations = context.informers.get(RESERVATIONS)
         self._nodes = context.informers.get(NODES)
         pods = self._pods = context.informers.get(PODS)
@@ -51,6 +52,11 @@ class ReservationController(Reconciler):
         self._held_on: ObjectIndex[Reservation] = ObjectIndex(
             lambda r: r.status.node_name if r.phase in HOLDING else ""
         )
+        self._by_uid: ObjectIndex[Reservation] = ObjectIndex(lambda r: r.uid)
+        self._acting: ObjectIndex[Pod] = ObjectIndex(
+            lambda pod: pod.uid if has_operating_mode(pod) else ""
+        )
+        self._reservations.add_handler(self._by_uid.on_change)
         self._reservations.add_handler(self._held_on.on_change)
         self._reservations.add_handler(self._on_reservation)
         self._nodes.add_handler(self._on_node)
@@ -58,6 +64,7 @@ class ReservationController(Reconciler):
         """Reservations that the scheduler made for preempting pods, by the uid of the pod."""
         self._reservations.add_handler(self._of_preemptor.on_change)
         pods.add_handler(self._pods_on.on_change)
+        pods.add_handler(self._acting.on_change)
         pods.add_handler(self._on_pod)
 
     def _on_reservation(
@@ -78,6 +85,7 @@ class ReservationController(Reconciler):
             self._queue_node(either.name)
 
     def _on_pod(self, kind: ChangeType, old: Pod | None, new: Pod | None) -> None:
+        named = self._note_allocations(old, new)
         if not self._reservations.cache:
             self._usages.clear()  # they are not kept up to date
             return
@@ -90,9 +98,29 @@ class ReservationController(Reconciler):
         for node in {p.spec.node_name for p in either}:
             self._queue_node(node)
         # A succeeded pod no longer counts on the node, but its Reservation still lists it.
-        for name in {name for p in either for name in _named_reservations(p)}:
+        for name in named:
             if name in self._reservations.cache:
                 self.queue.add(name)
+
+    def _note_allocations(self, old: Pod | None, new: Pod | None) -> set[str]:
+        """Decide what is believed of a pod; return the reservations that it names or named."""
+        if new is not None and new.spec.node_name and not new.finished:
+            self._recorded.believed(new, new.uid)
+        if not any(pod is not None and self._recorded.knows(pod.uid) for pod in (old, new)):
+            return set()
+        uids = {pod.uid for pod in (old, new) if pod is not None}
+        named = {one.name for uid in uids for one in self._recorded.named_by(uid)}
+        for uid in uids if new is None or new.finished else uids - {new.uid}:
+            self._recorded.forget(uid)
+        return named
+
+    def _find(self, uid: str) -> Source | None:
+        """Return a Reservation that has a node, or a pod that acts as one."""
+        for found in self._by_uid.of(uid):
+            return Source.of(found) if found.status.node_name else None
+        for acting in map(operating_reservation, self._acting.of(uid)):
+            return None if acting is None else Source.of(acting)
+        return None
 
     def _queue_node(self, node: str) -> None:
         self._usages.pop(node, None)
@@ -148,7 +176,8 @@ class ReservationController(Reconciler):
                 return NodeUsage(None)
         if len(self._usages) >= MAX_CACHED_NODES:
             self._usages.clear()
-        self._usages[name] = NodeUsage(node, self._pods_on.of(name), self._held_on.of(name))
+        pods = tuple([self._recorded.believed(pod, pod.uid) for pod in self._pods_on.of(name)])
+        self._usages[name] = NodeUsage(node, pods, self._held_on.of(name))
         return self._usages[name]
 
     async def run(self) -> None:
@@ -185,14 +214,6 @@ def _holds_the_same(old: Reservation, new: Reservation) -> bool:
         and old.status.node_name == new.status.node_name
         and old.status.allocatable == new.status.allocatable
         and old.metadata.annotations == new.metadata.annotations
-    )
-
-
-def _named_reservations(pod: Pod) -> set[str]:
-    """Return the names of the reservations in the pod's annotations."""
-    allocated = allocated_reservation(pod)
-    return {allocation.name for allocation in annotated_allocations(pod)} | (
-        {allocated.name} if allocated else set()
     )
 
 

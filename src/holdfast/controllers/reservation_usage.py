@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
-from holdfast.api import reservation_names as names
 from holdfast.api.annotations import allocated_reservation
 from holdfast.api.node import Node
 from holdfast.api.pod import Pod
@@ -16,6 +15,7 @@ from holdfast.api.requests import nanos, request_nanos
 from holdfast.api.reservation import AVAILABLE, WAITING, Reservation
 from holdfast.capacity.annotations import (
     annotated_allocations,
+    draws_within,
     inner_reserved,
 )
 from holdfast.capacity.gpu_names import nanos_in_names_of
@@ -35,7 +35,7 @@ class PodUse(NamedTuple):
 
 @dataclass(frozen=True)
 class NodeUsage:
-    """A node with its pods and its Reservations.
+    """A node with its pods and its Reservations; of annotations the pods have what is believed.
 
     ``node`` is None if the node is known to be gone. It is shared by the Reservations of the node,
     because most sums are the same for all of them.
@@ -107,13 +107,10 @@ class NodeUsage:
         return {name: amount for name, amount in left.items() if amount > 0}
 
     @cached_property
-    def _living(self) -> tuple[Pod, ...]:
-        return tuple(p for p in self.pods if not p.finished and not _ignores(p))
-
-    @cached_property
     def _uses(self) -> dict[str, list[PodUse]]:
         found: dict[str, list[PodUse]] = {}
-        for pod in sorted(self._living, key=lambda p: p.uid):
+        living = (pod for pod in self.pods if not pod.finished)
+        for pod in sorted(living, key=lambda p: p.uid):
             for uid, amounts in _taken(pod).items() if pod.spec.node_name else ():
                 found.setdefault(uid, []).append(PodUse(pod, amounts))
         return found
@@ -146,7 +143,8 @@ def _taken(pod: Pod) -> dict[str, dict[str, int]]:
     allocated, several = allocated_reservation(pod), annotated_allocations(pod)
     if not several:
         return {} if allocated is None else {allocated.uid: {**request_nanos(pod), PODS: ONE}}
-    found = {d.uid: {k: nanos(v) for k, v in d.resources.items()} for d in several}
+    draws = ((d.uid, {k: nanos(v) for k, v in d.resources.items()}) for d in several)
+    found = draws_within(request_nanos(pod), draws)
     first = several[0].uid if allocated is None else allocated.uid
     found[first] = {**found.get(first, {}), PODS: ONE}
     return found
@@ -154,7 +152,3 @@ def _taken(pod: Pod) -> dict[str, dict[str, int]]:
 
 def _age(reservation: Reservation) -> tuple[str, str]:
     return reservation.metadata.creation_timestamp or "", reservation.uid
-
-
-def _ignores(pod: Pod) -> bool:
-    return pod.metadata.labels.get(names.IGNORED) == "true"

@@ -22,6 +22,11 @@ Allocations = Mapping[str, tuple[DeviceAllocation, ...]]
 """Allocations by type of device, each in ascending order of minors."""
 
 
+DeviceTotals = Mapping[tuple[str, int], Amounts]
+"""What the healthy devices of a node have, by type and minor."""
+NO_TOTALS: DeviceTotals = {}
+
+
 @dataclass(frozen=True, slots=True)
 class DeviceUse:
     """Amounts and virtual functions by type and minor; immutable and hashable.
@@ -64,6 +69,21 @@ class DeviceUse:
             tuple([one for one in self.amounts if one[:2] in devices]),
             frozenset(one for one in self.vfs if one[:2] in devices),
         )
+
+    def limited(self, totals: DeviceTotals, taken: DeviceUse) -> DeviceUse:
+        """Return the use as far as devices have that beside what is taken of them.
+
+        Devices without totals have enough.
+        """
+        used = {(kind, minor): amounts for kind, minor, amounts in taken.amounts}
+        left: dict[tuple[str, int], Amounts] = {}
+        for kind, minor, amounts in self.amounts:
+            if (total := totals.get((kind, minor))) is not None:
+                gone = used.get((kind, minor), (0,) * len(total))
+                possible = zip(amounts, total, gone, strict=True)
+                amounts = tuple([min(a, max(0, t - g)) for a, t, g in possible])  # noqa: PLW2901
+            left[kind, minor] = amounts
+        return _of(left, self.vfs - taken.vfs)
 
     def resources(self) -> dict[str, int]:
         """Return the sum over all devices by resource name."""

@@ -7,7 +7,7 @@ deleted Device leaves the use: a new one of the same node has it again.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -15,12 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.api.annotations import allocated_reservation
-from holdfast.api.koordinator_names import DEVICE_ALLOCATED
+from holdfast.api.koordinator_names import DEVICE_ALLOCATED, GPU_MEMORY
 from holdfast.api.meta import Object
 from holdfast.api.node import Node
 from holdfast.api.reservation import PENDING, Reservation
-from holdfast.api.reservation_names import IGNORED
 from holdfast.api.shared_device import SharedDevices
+from holdfast.columns.claimants import LATEST, Claimant, claimant_of
 from holdfast.columns.interner import Interner
 from holdfast.columns.node_table import NodeTable
 from holdfast.columns.pod_info import PodInfo
@@ -33,7 +33,8 @@ from holdfast.device_share.node_devices import (
     device_ids,
     inventory_of,
 )
-from holdfast.device_share.node_holders import Holder, NodeHolders
+from holdfast.device_share.node_holders import DeviceClaim, Holder, NodeHolders
+from holdfast.device_share.recorded_use import consistent_use
 from holdfast.device_share.requests import device_types, is_of_devices
 from holdfast.device_share.scoring import ScoringStrategy
 from holdfast.errors import BadRequest
@@ -81,6 +82,8 @@ class DeviceShareLedger:
         self._stale: set[int] = set()
         self._known = False
         """Whether there are devices or holders: the epoch ``shared_devices`` moves with it."""
+        self.on_dispute: Callable[[str], object] = lambda _uid: None
+        """Called with the uid of a pod that has less than it claims: others were earlier."""
         self.options: dict[str, DeviceOptions] = {}
         """The arguments of the plugin, by the name of the profile."""
         self.version = 0
@@ -121,34 +124,51 @@ class DeviceShareLedger:
         if use == UNUSED:
             self.remove(pod_info.uid)
             return
-        ignores = pod_info.labels.get(IGNORED) == "true"
-        owned = None if ignores else allocated_reservation(pod_info.pod)
-        self.enter(pod_info.uid, node, use, owned.uid if owned else "")
+        use = self._consistent(use, pod_info, node)
+        owned = allocated_reservation(pod_info.pod)
+        known = self.holders_on(node).claims.get(pod_info.uid)
+        claimant = claimant_of(pod_info, None if known is None else known.claimant)
+        self.enter(pod_info.uid, node, use, owned.uid if owned else "", claimant)
 
     def pod_removed(self, uid: str) -> None:
         """Release the devices of a pod."""
         self.remove(uid)
 
-    def enter(self, uid: str, node: str, use: DeviceUse, reservation: str = "") -> None:
+    def enter(
+        self,
+        uid: str,
+        node: str,
+        use: DeviceUse,
+        reservation: str = "",
+        claimant: Claimant = LATEST,
+    ) -> None:
         """Enter what a pod uses of a node's devices, and of which reservation it is an owner."""
-        holder = Holder(use, reservation)
-        known = self._holders.get(node)
-        if known is not None and known.pods.get(uid) == holder:
-            return
+        holder, known = Holder(use, reservation), self._holders.get(node)
+        before = None if known is None else known.claims.get(uid)
+        if known is not None and before is not None and before.holder == holder:
+            if before.claimant == claimant:
+                return
+            if not known.disputed:
+                known.claims[uid] = DeviceClaim(holder, claimant)
+                return
         self.remove(uid)
-        self._on(node).add_pod(uid, holder)
+        lost = self._on(node).add_pod(uid, holder, claimant)
         self._node_of[uid] = node
-        self._changed(node)
+        self._changed(node, lost)
 
-    def enter_reservation(self, uid: str, node: str, use: DeviceUse) -> None:
-        """Enter what a reservation holds of a node's devices."""
+    def enter_reservation(
+        self, uid: str, node: str, use: DeviceUse, *, yields: bool = False
+    ) -> None:
+        """Enter what a reservation holds of a node's devices; see ``NodeHolders.yielding``."""
         known = self._holders.get(node)
-        if known is not None and known.reservations.get(uid) == use:
+        if known is not None and (known.reservations.get(uid), uid in known.yielding) == (
+            use, yields,
+        ):  # fmt: skip
             return
         self.remove(uid)
-        self._on(node).set_reservation(uid, use)
+        lost = self._on(node).set_reservation(uid, use, yields=yields)
         self._node_of[uid] = node
-        self._changed(node)
+        self._changed(node, lost)
 
     def remove(self, uid: str) -> None:
         """Remove a pod or a reservation; an unknown one is ignored."""
@@ -348,22 +368,46 @@ class DeviceShareLedger:
         else:
             self._read[node] = source
             self._inventory_of[node] = self._inventories.id(inventory_of(*source))
-        self._changed(node)
+        lost: list[str] = []
+        if (holders := self._holders.get(node)) is not None:
+            for uid, (holder, claimant) in tuple(holders.claims.items()):
+                if (placed := self._node_table.pod(uid)) is not None:
+                    use = self._consistent(holder.use, placed[0], node)
+                    self.enter(uid, node, use, holder.reservation, claimant)
+            holders = self._on(node)
+            holders.totals = self._inventory(node).by_device()
+            lost = holders.settle()
+        self._changed(node, lost)
+
+    def _consistent(self, use: DeviceUse, pod_info: PodInfo, node: str) -> DeviceUse:
+        """Return what a pod uses, without more memory of a GPU than its part of that GPU has."""
+        by_bytes = any(self._node_table.resources[id_] == GPU_MEMORY for id_, _ in pod_info.request)
+        return consistent_use(use, self._inventory(node), by_bytes=by_bytes)
 
     def _upsert_reservation(self, reservation: Reservation) -> None:
         if reservation.active:
             use = annotated_use(reservation, reservation.status.allocatable)
             if use != UNUSED:
-                self.enter_reservation(reservation.uid, reservation.status.node_name, use)
+                node, yields = reservation.status.node_name, reservation.is_pod
+                self.enter_reservation(reservation.uid, node, use, yields=yields)
                 return
         elif reservation.phase == PENDING:
             return  # it may be about to be bound
         self.remove(reservation.uid)
 
     def _on(self, node: str) -> NodeHolders:
-        return self._holders.setdefault(node, NodeHolders())
+        found = self._holders.get(node)
+        if found is None:
+            found = self._holders[node] = NodeHolders(self._inventory(node).by_device())
+        return found
 
-    def _changed(self, node: str) -> None:
+    def _inventory(self, node: str) -> Inventory:
+        return self._inventories[self._inventory_of.get(node, 0)]
+
+    def _changed(self, node: str, lost: Iterable[str] = ()) -> None:
+        """Number the state of a node again; ``lost`` are pods that have less than they claim."""
+        for uid in lost:
+            self.on_dispute(uid)
         if bool(self) != self._known:
             self._known = not self._known
             self._node_table.epochs.bump("shared_devices")

@@ -80,6 +80,15 @@ class Inventory:
             total[names.GPU_SHARED] = 100 * healthy
         return total
 
+    def by_device(self) -> dict[tuple[str, int], Amounts]:
+        """Return what each healthy device has, by type and minor."""
+        return {
+            (kind, device.minor): device.total
+            for kind, devices in self.devices.items()
+            for device in devices
+            if any(device.total)
+        }
+
 
 NO_DEVICES = Inventory()
 

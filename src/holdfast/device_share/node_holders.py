@@ -7,11 +7,13 @@ once, and a pod that takes more than its reservation has counts in full.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import reduce
+from operator import gt
 from typing import NamedTuple
 
-from holdfast.device_share.allocations import UNUSED, DeviceUse
+from holdfast.columns.claimants import LATEST, Claimant
+from holdfast.device_share.allocations import NO_TOTALS, UNUSED, DeviceTotals, DeviceUse
 
 
 class Holder(NamedTuple):
@@ -21,18 +23,37 @@ class Holder(NamedTuple):
     reservation: str = ""
 
 
+class DeviceClaim(NamedTuple):
+    """What a pod would use if others did not claim more of a device than it has."""
+
+    holder: Holder
+    claimant: Claimant = LATEST
+
+
 class NodeHolders:
     """The pods and reservations that hold devices of one node, by uid.
 
     Invariants: ``_by_pods`` is the sum of what the pods use, ``_all`` what is used in all, unless
-    it is ``None``: it was not asked for since the last change.
+    it is ``None``: it was not asked for since the last change. ``pods`` are the claims as far as
+    the devices of ``totals`` have what earlier claimants and other reservations leave; only if
+    that is too little for some pod, ``disputed``, they differ. A device without totals is unknown
+    or unhealthy.
     """
 
-    __slots__ = ("_all", "_by_pods", "pods", "reservations")
+    __slots__ = (
+        "_all", "_by_pods", "claims", "disputed", "pods", "reservations", "totals",
+        "yielding",
+    )  # fmt: skip
 
-    def __init__(self) -> None:
+    def __init__(self, totals: DeviceTotals = NO_TOTALS) -> None:
         self.pods: dict[str, Holder] = {}
         self.reservations: dict[str, DeviceUse] = {}
+        self.claims: dict[str, DeviceClaim] = {}
+        self.yielding: set[str] = set()
+        """Reservations that take nothing from pods: those that are being bound, so that pods that
+        they pre-allocate do not name them yet, and pods that act as reservations."""
+        self.totals = totals
+        self.disputed = False
         self._by_pods = UNUSED
         self._all: DeviceUse | None = None
 
@@ -43,23 +64,68 @@ class NodeHolders:
         """Return whether anything is held by others than these pods."""
         return bool(self.reservations) or any(uid not in removed for uid in self.pods)
 
-    def add_pod(self, uid: str, holder: Holder) -> None:
-        """Add a pod that is not there yet."""
+    def add_pod(self, uid: str, holder: Holder, claimant: Claimant = LATEST) -> list[str]:
+        """Add a pod that is not there yet; return the pods that have less than they claim."""
+        self.claims[uid] = DeviceClaim(holder, claimant)
         self.pods[uid] = holder
         self._by_pods = self._by_pods.plus(holder.use)
         self._all = None
+        return self.settle() if self.disputed or self._is_overused(holder.use) else []
 
-    def set_reservation(self, uid: str, use: DeviceUse) -> None:
-        """Set what a reservation holds."""
+    def set_reservation(self, uid: str, use: DeviceUse, *, yields: bool = False) -> list[str]:
+        """Set what a reservation holds; return the pods that have less than they claim."""
+        (self.yielding.add if yields else self.yielding.discard)(uid)
         self.reservations[uid] = use
         self._all = None
+        return [] if yields or not self._is_overused(use) else self.settle()
 
     def remove(self, uid: str) -> None:
         """Remove a pod or a reservation."""
         self._all = None
+        self.yielding.discard(uid)
         self.reservations.pop(uid, None)
+        self.claims.pop(uid, None)
         if self.pods.pop(uid, None) is not None:
             self._by_pods = sum_of(holder.use for holder in self.pods.values())
+        if self.disputed:
+            self.settle()
+
+    def settle(self) -> list[str]:
+        """Give devices to their first claimants; return the pods that have less than they claim."""
+        self.pods, self.disputed, self._all = {}, False, None
+        parts: dict[str, DeviceUse] = {}
+        """What pods use, by the reservation that they own; "" for others."""
+        of_pods = UNUSED
+        for uid, claim in sorted(self.claims.items(), key=lambda item: item[1].claimant.rank):
+            use, own = claim.holder.use, claim.holder.reservation
+            part = own if own in self.reservations and own not in self.yielding else ""
+            possible = use.limited(self.totals, of_pods)
+            if not claim.claimant.ignores_reservations:
+                possible = possible.limited(self.totals, self._beside(part, parts))
+                parts[part] = parts.get(part, UNUSED).plus(possible)
+            of_pods = of_pods.plus(possible)
+            self.disputed |= possible != use
+            self.pods[uid] = Holder(possible, own)
+        self._by_pods = of_pods
+        return [uid for uid, holder in self.pods.items() if holder != self.claims[uid].holder]
+
+    def _beside(self, own: str, parts: Mapping[str, DeviceUse]) -> DeviceUse:
+        """Return what an owner of a reservation, "" for none, cannot have."""
+        taken = [parts.get("", UNUSED), parts.get(own, UNUSED) if own else UNUSED]
+        for uid, reserved in self.reservations.items():
+            if uid != own and uid not in self.yielding:
+                taken.append(reserved.plus(parts.get(uid, UNUSED).minus(reserved)))
+        return sum_of(taken)
+
+    def _is_overused(self, use: DeviceUse) -> bool:
+        """Tell whether more of the devices in ``use`` may be claimed than they have."""
+        if use.vfs:
+            return True  # any other pod may claim the same function
+        devices, totals = use.minors(), self.totals
+        return any(
+            (kind, minor) in devices and any(map(gt, amounts, totals.get((kind, minor), ())))
+            for kind, minor, amounts in self._used().amounts
+        )
 
     def remaining(
         self, reservation: str, removed: Collection[str] = (), added: Sequence[Holder] = ()
@@ -105,8 +171,10 @@ class NodeHolders:
 
     def fork(self) -> NodeHolders:
         """Return an independent copy."""
-        copy = NodeHolders()
+        copy = NodeHolders(self.totals)
         copy.pods, copy.reservations = dict(self.pods), dict(self.reservations)
+        copy.claims, copy.yielding = dict(self.claims), set(self.yielding)
+        copy.disputed = self.disputed
         copy._by_pods, copy._all = self._by_pods, self._all
         return copy
 

@@ -121,7 +121,7 @@ def in_names_of(request: Mapping[str, int], names: Collection[str]) -> dict[str,
     wanted = _GPU_NAMES.intersection(names)
     if not wanted or all(name in wanted or name not in _GPU_NAMES for name in request):
         return dict(request)
-    core, memory, ratio = _gpu_amounts(request)
+    core, memory, ratio = gpu_amounts(request)
     percent = max(core, ratio)
     known = {GPU_CORE: core, GPU_MEMORY: memory, GPU_MEMORY_RATIO: ratio, GPU: percent}
     known |= dict.fromkeys(WHOLE_GPUS, -(-percent // 100))
@@ -147,7 +147,7 @@ def amount_as(name: str, request: Mapping[str, int]) -> int:
     if name not in WHOLE_GPUS:
         return in_names_of(request, (name,)).get(name, 0)
     own = {key: a for key, a in request.items() if key == name or key not in WHOLE_GPUS}
-    core, memory, ratio = _gpu_amounts(own)
+    core, memory, ratio = gpu_amounts(own)
     return max(-(-max(core, ratio) // 100), own.get(GPU_SHARED, 0), int(memory > 0))
 
 
@@ -159,13 +159,13 @@ def percent_of_gpus(request: Mapping[str, int]) -> dict[str, int]:
     """
     if _GPU_NAMES.isdisjoint(request):
         return {}
-    core, _, ratio = _gpu_amounts(request)
+    core, _, ratio = gpu_amounts(request)
     return {
         name: amount for name, amount in ((GPU_CORE, core), (GPU_MEMORY_RATIO, ratio)) if amount
     }
 
 
-def _gpu_amounts(request: Mapping[str, int]) -> Amounts:
+def gpu_amounts(request: Mapping[str, int]) -> Amounts:
     """Return gpu-core, gpu-memory and gpu-memory-ratio of a whole request."""
     percent = 100 * sum(request.get(name, 0) for name in WHOLE_GPUS) + request.get(GPU, 0)
     return (
@@ -178,7 +178,7 @@ def _gpu_amounts(request: Mapping[str, int]) -> Amounts:
 def _gpu_request(request: Mapping[str, int]) -> DeviceRequest:
     if GPU in request:
         _check_unit(GPU, request[GPU])
-    core, memory, ratio = _gpu_amounts(request)
+    core, memory, ratio = gpu_amounts(request)
     count = request.get(GPU_SHARED, 0)
     divisor = count or 100  # without gpu.shared, percent above 100 are whole GPUs
     for percent in (core, ratio):

@@ -7,8 +7,10 @@ not part of it, except for nominated ones; finished pods are ignored.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from holdfast.api.koordinator_names import DEVICE_ALLOCATED, RESOURCE_STATUS
 from holdfast.api.meta import Object
 from holdfast.api.node import Node
 from holdfast.api.pod import Pod
@@ -16,6 +18,7 @@ from holdfast.api.reservation import Reservation
 from holdfast.api.workloads import Namespace, PodDisruptionBudget
 from holdfast.capacity.operating_pods import operating_reservation
 from holdfast.capacity.policy_cache import Policies
+from holdfast.capacity.recorded_allocations import DISPUTED, RecordedAllocations, Source
 from holdfast.capacity.reservation_cache import ReservationCache
 from holdfast.capacity.reserve_pod import reserve_pod
 from holdfast.classic_dra.ledger import ClassicLedger
@@ -24,6 +27,7 @@ from holdfast.columns.pod_info import PodInfo
 from holdfast.columns.volumes import Volumes
 from holdfast.device_share.ledger import DeviceShareLedger
 from holdfast.device_share.numa_hints import DeviceHints
+from holdfast.device_share.recorded_use import possible_devices
 from holdfast.devices.inventory import Inventory
 from holdfast.framework.evictions import Evictions
 from holdfast.framework.ledgers import (
@@ -37,6 +41,7 @@ from holdfast.framework.nominations import NominatedOwnerRows, Nominations
 from holdfast.framework.waiting_pods import WaitingPods
 from holdfast.framework.workload_selectors import WorkloadSelectors
 from holdfast.numa.ledger import NumaLedger
+from holdfast.numa.resource_status import possible_status
 
 if TYPE_CHECKING:
     from holdfast.framework.view import MatchedReservations
@@ -78,6 +83,14 @@ class World:
             ),
         )
         self.selectors = WorkloadSelectors(self.nodes) if selectors is None else selectors
+        self.recorded = RecordedAllocations(
+            self._find_reservation,
+            self.reservations.is_pre_allocating,
+            self.nodes.is_ours,
+            self._possible,
+        )
+        self.numa.on_dispute = partial(self._report_dispute, key=RESOURCE_STATUS)
+        self.device_share.on_dispute = partial(self._report_dispute, key=DEVICE_ALLOCATED)
         self._pod_handlers = [
             ledger for ledger in self.ledgers if isinstance(ledger, PodEventHandler)
         ]
@@ -211,6 +224,7 @@ class World:
         copy.nominations = self.nominations.fork(nodes)
         copy.evictions = self.evictions.fork(nodes)
         copy.waiting = self.waiting.fork()
+        copy.recorded = self.recorded.fork(copy.recorded)
         return copy
 
     def _ledgers_for(self, obj: Object) -> tuple[Ledger, ...]:
@@ -233,6 +247,8 @@ class World:
             }
             upserts = [upsert for type_, upsert in own.items() if issubclass(kind, type_)]
             upserts += [ledger.upsert for ledger in self._ledgers_for(obj)]
+            if issubclass(kind, Reservation):
+                upserts.append(self._upsert_pods_naming)
             if self._affects_amounts(kind):
                 upserts.append(self._set_additional_amounts)
             found = self._upserts_of[kind] = tuple(upserts)
@@ -271,11 +287,12 @@ class World:
         if pod.finished:
             self._remove_pod(uid)
         elif node:
-            pod_info = self.pod_info(pod)
+            believed = self.recorded.believed(pod, uid)
+            pod_info = self.pod_info(believed)
             self.nominations.clear(uid)
             self.evictions.end(uid)
             self.nodes.add_pod(pod_info, node)
-            acts_as = operating_reservation(pod, uid)
+            acts_as = operating_reservation(believed, uid)
             if acts_as is not None or uid in self.reservations.by_uid:
                 self._set_acting_pod(pod_info, acts_as)
                 return
@@ -298,8 +315,31 @@ class World:
                 ledger.pod_set(pod_info, node)
             elif known is None:
                 ledger.pod_removed(uid)
-        for of_reservations in self._ledgers_for(reservation) if reservation is not None else ():
-            of_reservations.upsert(reservation)
+        if reservation is not None:
+            for of_reservations in self._ledgers_for(reservation):
+                of_reservations.upsert(reservation)
+            self._upsert_pods_naming(reservation)
+
+    def _upsert_pods_naming(self, reservation: Reservation) -> None:
+        """Read pods again that say that they were allocated from a reservation."""
+        for pod in self.recorded.waiting_for(reservation.uid):
+            self._upsert_pod(pod)
+
+    def _find_reservation(self, uid: str) -> Source | None:
+        info = self.reservations.by_uid.get(uid)
+        return None if info is None else Source(info.reservation, info.group.owned_by)
+
+    def _possible(self, pod: Pod, key: str, text: str) -> str:
+        """Return what of an annotation about CPUs or devices a pod with its requests can have."""
+        names = self.nodes.resources
+        request = {names[id_]: amount for id_, amount in self.pod_info(pod).request}
+        if key == RESOURCE_STATUS:
+            return possible_status(text, request)
+        return possible_devices(text, pod, request)
+
+    def _report_dispute(self, uid: str, key: str) -> None:
+        if (placed := self.nodes.pod(uid)) is not None:
+            self.recorded.report(placed[0].pod, uid, key, DISPUTED)
 
     def _delete_acting_pod(self, reservation: Reservation) -> None:
         for ledger in self._ledgers_for(reservation):
@@ -309,6 +349,7 @@ class World:
         self.nominations.clear(uid)
         self.evictions.end(uid)
         self.nodes.remove_pod(uid)
+        self.recorded.forget(uid)
         if uid in self.reservations.by_uid:
             self._delete_acting_pod(self.reservations.by_uid[uid].reservation)
         for ledger in self._pod_handlers:

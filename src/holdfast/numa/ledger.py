@@ -7,7 +7,7 @@ pods and active reservations. A pod that is not bound yet is entered by ``reserv
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any
 
@@ -20,14 +20,14 @@ from holdfast.api.meta import Object
 from holdfast.api.node import Node
 from holdfast.api.node_resource_topology import NodeResourceTopology
 from holdfast.api.reservation import PENDING, Reservation
-from holdfast.api.reservation_names import IGNORED
 from holdfast.columns.cells import Cells, cells
+from holdfast.columns.claimants import assumed_claimant, claimant_of
 from holdfast.columns.interner import CPU, Interner
 from holdfast.columns.node_table import NodeTable
 from holdfast.columns.pod_info import PodInfo
 from holdfast.errors import BadRequest
 from holdfast.numa.hints import HintProvider
-from holdfast.numa.node_holdings import NodeHoldings
+from holdfast.numa.node_holdings import NodeHoldings, PodClaim
 from holdfast.numa.node_policies import read_node
 from holdfast.numa.node_state import (
     NO_OFFER,
@@ -40,7 +40,7 @@ from holdfast.numa.node_state import (
 )
 from holdfast.numa.pod_request import NumaRequest
 from holdfast.numa.pod_trials import NumaOptions, PodTrials, request_of
-from holdfast.numa.resource_status import NOTHING, Allocation, read_allocation
+from holdfast.numa.resource_status import NOTHING, Allocation, read_allocation, within_request
 from holdfast.numa.topology import NO_TOPOLOGY, NodeTopology, read_topology
 from holdfast.numa.trial import Situation
 
@@ -79,6 +79,8 @@ class NumaLedger:
         """Signatures of different generations cannot be compared."""
         self._signatures: NDArray[np.int32] = np.zeros(nodes.capacity, np.int32)
         self._signature_at: Cells[int] = cells(self._signatures)
+        self.on_dispute: Callable[[str], object] = lambda _uid: None
+        """Called with the uid of a pod that lost CPUs to one that was scheduled earlier."""
         self._stale: set[str] = set()
         self._concerning: set[str] = set()
 
@@ -210,15 +212,18 @@ class NumaLedger:
         """Read what a bound pod has from its annotations."""
         annotations = pod_info.pod.metadata.annotations
         allocation = read_allocation(annotations) if annotations else NOTHING
+        if allocation:
+            allocation = self._within_request(allocation, pod_info)
         if not allocation:
             if pod_info.uid in self._node_of:
                 self._drop(pod_info.uid)
             return
-        allocated = (
-            None if pod_info.labels.get(IGNORED) == "true" else allocated_reservation(pod_info.pod)
-        )
+        allocated = allocated_reservation(pod_info.pod)
         uid = "" if allocated is None else allocated.uid
-        self._hold(pod_info.uid, node, PodHolding(allocation, uid))
+        of = self._on_node.get(node)
+        known = None if of is None else of.claims.get(pod_info.uid)
+        claimant = claimant_of(pod_info, None if known is None else known.claimant)
+        self._hold_pod(pod_info.uid, node, PodClaim(PodHolding(allocation, uid), claimant))
 
     def pod_removed(self, uid: str) -> None:
         """Release what a pod had."""
@@ -232,9 +237,11 @@ class NumaLedger:
         node = self._nodes.names[row]
         if pod.is_reserve_pod:
             self._assumed.add(pod.uid)
-            self._hold(pod.uid, node, ReservationHolding(allocation))
+            holding = ReservationHolding(allocation)
+            self._hold_reservation(pod.uid, node, holding, yields=True)
         else:
-            self._hold(pod.uid, node, PodHolding(allocation, reservation))
+            claim = PodClaim(PodHolding(allocation, reservation), assumed_claimant(pod))
+            self._hold_pod(pod.uid, node, claim)
 
     def unreserve(self, uid: str) -> None:
         """Undo ``reserve`` for a pod or reservation that was not bound."""
@@ -244,10 +251,7 @@ class NumaLedger:
     def fork(self, nodes: NodeTable) -> NumaLedger:
         """Return an independent copy over a forked node table."""
         copy = NumaLedger(nodes)
-        copy._on_node = {
-            name: NodeHoldings(of.topology, of.shape, dict(of.pods), dict(of.reservations))
-            for name, of in self._on_node.items()
-        }
+        copy._on_node = {name: of.fork() for name, of in self._on_node.items()}
         copy._node_of, copy._assumed = dict(self._node_of), set(self._assumed)
         copy.options = self.options
         copy._concerning = set(self._concerning)
@@ -255,6 +259,11 @@ class NumaLedger:
         return copy
 
     # --- internals ----------------------------------------------------------------------------
+
+    def _within_request(self, allocation: Allocation, pod: PodInfo) -> Allocation:
+        """Return what of an allocation the pod requests; after a resize that may be less."""
+        resources = self._nodes.resources
+        return within_request(allocation, {resources[id_]: amount for id_, amount in pod.request})
 
     def _set_topology(self, obj: NodeResourceTopology) -> None:
         found = read_topology(obj)
@@ -322,30 +331,48 @@ class NumaLedger:
             if obj.spec.allocate_policy == RESTRICTED_POLICY:
                 reserved = frozenset(obj.status.allocatable)
                 names = frozenset(restricted_names(obj)) & reserved or reserved
-            self._hold(obj.uid, obj.status.node_name, ReservationHolding(allocation, names))
+            holding = ReservationHolding(allocation, names)
+            self._hold_reservation(obj.uid, obj.status.node_name, holding, yields=obj.is_pod)
         else:
             self._drop(obj.uid)
 
-    def _hold(self, uid: str, node: str, holding: PodHolding | ReservationHolding) -> None:
-        if self._node_of.get(uid, node) != node:
+    def _hold_pod(self, uid: str, node: str, claim: PodClaim) -> None:
+        """Enter what a pod claims, if it claims anything."""
+        if self._node_of.get(uid, node) != node or not claim.holding.allocation:
             self._drop(uid)
-        if not holding.allocation:
-            self._drop(uid)
+        if not claim.holding.allocation:
             return
         self._node_of[uid] = node
         of = self._of(node)
-        known: dict[str, Any] = of.pods if isinstance(holding, PodHolding) else of.reservations
-        if known.get(uid) != holding:
-            known[uid] = holding
-            self._changed(node)
+        known = of.claims.get(uid)
+        if known == claim:
+            return
+        lost = of.set_pod(uid, claim)
+        if known is None or known.holding != claim.holding or of.disputed:
+            self._changed(node, lost)
+
+    def _hold_reservation(
+        self, uid: str, node: str, holding: ReservationHolding, *, yields: bool
+    ) -> None:
+        """Enter what a reservation has, if it has anything."""
+        if self._node_of.get(uid, node) != node or not holding.allocation:
+            self._drop(uid)
+        if not holding.allocation:
+            return
+        self._node_of[uid] = node
+        of = self._of(node)
+        known, yielded = of.reservations.get(uid), uid in of.yielding
+        if known == holding and yielded == yields:
+            return
+        lost = of.set_reservation(uid, holding, yields=yields)
+        if known != holding or lost:
+            self._changed(node, lost)
 
     def _drop(self, uid: str) -> None:
         node = self._node_of.pop(uid, None)
         if node is None:
             return
-        of = self._on_node[node]
-        of.pods.pop(uid, None)
-        of.reservations.pop(uid, None)
+        self._on_node[node].remove(uid)
         self._changed(node)
         self._forget_if_empty(node)
 
@@ -359,7 +386,10 @@ class NumaLedger:
         if self._on_node[name].empty:
             del self._on_node[name]
 
-    def _changed(self, name: str) -> None:
+    def _changed(self, name: str, lost: Iterable[str] = ()) -> None:
+        """Compute the signature of a node again; ``lost`` are pods that have less than before."""
+        for uid in lost:
+            self.on_dispute(uid)
         self._stale.add(name)
         row = self._nodes.row_of.get(name)
         if row is not None:

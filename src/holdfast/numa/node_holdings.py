@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
+from holdfast.columns.claimants import Claimant
 from holdfast.numa.node_state import (
     NO_OFFER,
     NO_SHAPE,
@@ -21,17 +23,109 @@ from holdfast.numa.resource_status import Allocation
 from holdfast.numa.topology import NO_TOPOLOGY, NodeTopology
 
 
+class PodClaim(NamedTuple):
+    """What a pod would have if no other pod or reservation claimed the same."""
+
+    holding: PodHolding
+    claimant: Claimant
+
+
 @dataclass(slots=True)
 class NodeHoldings:
     """What is known of one node; it may have no Node object (yet).
 
     A pod may act as a reservation: its owners have what it has, as those of a reservation do.
+    Invariant: ``pods`` are the claims without the CPUs of earlier claimants, and of reservations
+    of which the pod is no owner. Only if a CPU is claimed twice, ``disputed``, they differ.
     """
 
     topology: NodeTopology = NO_TOPOLOGY
     shape: NodeShape = NO_SHAPE
     pods: dict[str, PodHolding] = field(default_factory=dict)
     reservations: dict[str, ReservationHolding] = field(default_factory=dict)
+    claims: dict[str, PodClaim] = field(default_factory=dict)
+    yielding: set[str] = field(default_factory=set)
+    """Reservations that take nothing from pods: see ``set_reservation``."""
+    disputed: bool = False
+    _claimed: int = 0
+    """The CPUs that pods claim, while none is disputed."""
+
+    def fork(self) -> NodeHoldings:
+        """Return an independent copy."""
+        return replace(
+            self, pods=dict(self.pods), reservations=dict(self.reservations),
+            claims=dict(self.claims), yielding=set(self.yielding),
+        )  # fmt: skip
+
+    def set_pod(self, uid: str, claim: PodClaim) -> list[str]:
+        """Set what a pod claims; return the pods that have less than before, by uid."""
+        known, (holding, _) = self.claims.get(uid), claim
+        self.claims[uid] = claim
+        if not self.disputed:
+            if known is not None:
+                self._claimed &= ~known.holding.allocation.cpus
+            cpus = holding.allocation.cpus
+            if not (cpus & self._claimed or self._is_reserved(claim)):
+                self._claimed |= cpus
+                self.pods[uid] = holding
+                return []
+        return self._settle()
+
+    def set_reservation(
+        self, uid: str, holding: ReservationHolding, *, yields: bool = False
+    ) -> list[str]:
+        """Set what a reservation has; return the pods that have less than before, by uid.
+
+        One that ``yields`` takes nothing from pods: it is being bound, so that pods that it
+        pre-allocates do not name it yet, or a pod acts as it, which claims no more than others.
+        """
+        (self.yielding.add if yields else self.yielding.discard)(uid)
+        self.reservations[uid] = holding
+        cpus = holding.allocation.cpus
+        return self._settle() if self.disputed or cpus & self._claimed else []
+
+    def remove(self, uid: str) -> None:
+        """Remove a pod or a reservation, if it is there."""
+        claim = self.claims.pop(uid, None)
+        self.pods.pop(uid, None)
+        self.yielding.discard(uid)
+        if claim is not None:
+            self._claimed &= ~claim.holding.allocation.cpus
+        if (self.reservations.pop(uid, None), claim) != (None, None) and self.disputed:
+            self._settle()
+
+    def _is_reserved(self, claim: PodClaim) -> bool:
+        return bool(claim.holding.allocation.cpus & self._others_cpus(claim))
+
+    def _others_cpus(self, claim: PodClaim) -> int:
+        """Return the CPUs of reservations that the pod does not own."""
+        found = 0
+        if not claim.claimant.ignores_reservations:
+            for uid, reserved in self.reservations.items():
+                if uid != claim.holding.reservation and uid not in self.yielding:
+                    found |= reserved.allocation.cpus
+        return found
+
+    def _settle(self) -> list[str]:
+        """Give each CPU to its first claimant; return the pods that have less than before."""
+        before, self.pods, self._claimed, self.disputed = self.pods, {}, 0, False
+        for uid, claim in sorted(self.claims.items(), key=lambda item: item[1].claimant.rank):
+            holding = claim.holding
+            cpus, lost = holding.allocation.cpus, self._others_cpus(claim)
+            for other, held in self.pods.items():
+                # The owner of a pod that acted as a reservation has what that pod has.
+                if other != holding.reservation and held.reservation != uid:
+                    lost |= held.allocation.cpus
+            if cpus & lost:
+                self.disputed = True
+                allocation = replace(holding.allocation, cpus=cpus & ~lost)
+                holding = PodHolding(allocation, holding.reservation)
+            self.pods[uid] = holding
+            self._claimed |= cpus
+        return [
+            uid for uid, held in self.pods.items()
+            if held != self.claims[uid].holding and before.get(uid) != held
+        ]  # fmt: skip
 
     @property
     def empty(self) -> bool:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -14,7 +16,7 @@ from holdfast.api.meta import Struct
 from holdfast.api.quantity import BINARY_SI, MILLI, AmountText, Quantity, milli, units
 from holdfast.api.resource_names import CPU
 from holdfast.errors import BadRequest
-from holdfast.numa.cpu_set import format_cpu_list, parse_cpu_list
+from holdfast.numa.cpu_set import format_cpu_list, lowest, parse_cpu_list
 from holdfast.numa.policies import DEFAULT_BIND_POLICY
 from holdfast.numa.topology import MAX_NUMA_NODES
 
@@ -56,10 +58,15 @@ class _ExclusivePolicy(Struct, frozen=True):
 
 def read_allocation(annotations: Mapping[str, str]) -> Allocation:
     """Return what the annotations say that a pod has; a malformed one counts as absent."""
-    if not annotations.get(RESOURCE_STATUS):
+    text, spec = annotations.get(RESOURCE_STATUS), annotations.get(RESOURCE_SPEC)
+    if not text:
         return NOTHING
+    return (_read_short if len(text) + len(spec or "") <= _SHORT else _read)(text, spec)
+
+
+def _read(text: str, spec_text: str | None) -> Allocation:
     try:
-        status = parse_annotation(annotations, RESOURCE_STATUS, _ResourceStatus)
+        status = parse_annotation({RESOURCE_STATUS: text}, RESOURCE_STATUS, _ResourceStatus)
         if status is None:
             return NOTHING
         cpus = parse_cpu_list(status.cpuset)
@@ -70,11 +77,16 @@ def read_allocation(annotations: Mapping[str, str]) -> Allocation:
         }
     except BadRequest:
         return NOTHING
-    try:
-        spec = parse_annotation(annotations, RESOURCE_SPEC, _ExclusivePolicy)
-    except BadRequest:
-        spec = None
+    spec = None
+    if spec_text is not None:
+        with suppress(BadRequest):
+            spec = parse_annotation({RESOURCE_SPEC: spec_text}, RESOURCE_SPEC, _ExclusivePolicy)
     return Allocation(cpus, ordered(amounts), "" if spec is None else spec.policy)
+
+
+_SHORT = 1024
+"""Longer texts, which a user may write in any number, are not remembered."""
+_read_short = lru_cache(maxsize=4096)(_read)
 
 
 def read_amounts(resources: Mapping[str, AmountText]) -> dict[str, int]:
@@ -90,6 +102,31 @@ def ordered(amounts: Mapping[int, Mapping[str, int]]) -> NumaAmounts:
         for node, of in sorted(amounts.items())
         if any(of.values())
     )
+
+
+def within_request(allocation: Allocation, request: Mapping[str, int]) -> Allocation:
+    """Return what of an allocation a pod with this request can have: the lowest numbers first.
+
+    >>> within_request(Allocation(0b1111_0000), {"cpu": 2500})
+    Allocation(cpus=48, amounts=(), exclusive_policy='')
+    """
+    cpus = lowest(allocation.cpus, request.get(CPU, 0) // 1000)
+    left = dict(request)
+    amounts: dict[int, dict[str, int]] = {}
+    for node, of in allocation.amounts:
+        for name, amount in of:
+            amounts.setdefault(node, {})[name] = taken = min(amount, left.get(name, 0))
+            left[name] = left.get(name, 0) - taken
+    return Allocation(cpus, ordered(amounts), allocation.exclusive_policy)
+
+
+def possible_status(text: str, request: Mapping[str, int]) -> str:
+    """Return the annotation as far as a pod with this request can have that; "" for nothing."""
+    written = read_allocation({RESOURCE_STATUS: text})
+    possible = within_request(written, request)
+    if possible == written:
+        return text
+    return format_status(possible) if possible else ""
 
 
 def format_status(allocation: Allocation) -> str:

@@ -161,6 +161,8 @@ def assume_and_reserve(
         unreserve_and_forget(profile, world, placement)
         raise
     _empty_foreign_allocations(placement)
+    if placement.annotations and not placement.pod.is_reserve_pod:
+        world.recorded.expect(placement.pod.uid, placement.node, placement.annotations)
     return None
 
 
@@ -178,6 +180,7 @@ def unreserve_and_forget(profile: Profile, world: World, placement: Placement) -
     """Undo ``assume_and_reserve`` in reverse order."""
     for plugin in reversed(profile.plugins_run_for(ReservePlugin, placement.states)):
         plugin.unreserve(placement.states.get(plugin.name), placement)
+    world.recorded.unexpect(placement.pod.uid)
     world.forget(placement.pod.uid)
 
 

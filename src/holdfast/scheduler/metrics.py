@@ -144,6 +144,11 @@ class Metrics(Collector):
             "How long bindings waited for binding conditions.",
             exponential_buckets(0.1, 2, 14), ("profile", "driver", "status"),
         )  # fmt: skip
+        self.ignored_allocations = CounterMetric(
+            "holdfast_ignored_allocations_total",
+            "Bound pods whose annotation about an allocation cannot be true, by key.",
+            ("key",),
+        )
         self._callbacks: list[CallbackMetric] = []
         self.registry.register(self)
 

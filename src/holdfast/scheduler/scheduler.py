@@ -32,6 +32,7 @@ from holdfast.scheduler.cycle import (
 from holdfast.scheduler.event_handlers import EventHandlers
 from holdfast.scheduler.extender_queue import ExtenderQueue
 from holdfast.scheduler.extenders import Extenders
+from holdfast.scheduler.ignored_allocations import report_ignored
 from holdfast.scheduler.informers import SchedulerInformers
 from holdfast.scheduler.metrics import DurationRecorder, Metrics, register_callback_metrics
 from holdfast.scheduler.object_metrics import PolicyMetrics, ReservationMetrics
@@ -102,6 +103,9 @@ class Scheduler:
             devices=Inventory(nodes, Features.of(gates)),
             ignores_resource=self._ignores_resource,
             auditor=Auditor if check_invariants else None,
+        )
+        self.world.recorded.on_ignored = lambda ignored: report_ignored(
+            ignored, metrics, self._reporter.warn_of_object
         )
         queueing_hints = QueueingHints(
             self.profiles,

@@ -117,7 +117,7 @@ def nodes_with_topology(world: World) -> list[NodeCpus]:
 
 def _pods(world: World, of: NodeHoldings) -> list[Holder]:
     found = []
-    for uid, holding in of.pods.items():
+    for uid, (holding, _) in of.claims.items():
         placed = world.nodes.pod(uid)
         name = uid if placed is None else placed[0].key
         owned = world.reservations.name_of(holding.reservation) if holding.reservation else ""

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from holdfast.api.koordinator_names import DEVICE_ALLOCATED
 from holdfast.capacity.matching import ReservationMatch
+from holdfast.columns.claimants import assumed_claimant
 from holdfast.columns.pod_info import PodInfo
 from holdfast.device_share.allocation_annotation import allocations_text
 from holdfast.device_share.allocations import use_of
@@ -251,9 +252,10 @@ class DeviceShare:
             return None
         use = use_of(found.allocations)
         if placement.pod.is_reserve_pod:
-            ledger.enter_reservation(uid, node, use)
+            ledger.enter_reservation(uid, node, use, yields=True)
         else:
-            ledger.enter(uid, node, use, placement.reservation)
+            claimant = assumed_claimant(placement.pod)
+            ledger.enter(uid, node, use, placement.reservation, claimant)
         text = allocations_text(found.allocations, ledger.ids(node))
         placement.annotations[DEVICE_ALLOCATED] = text
         return None

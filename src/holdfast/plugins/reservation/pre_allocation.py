@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from holdfast.capacity.owner_rules import uses_cluster_mode
 from holdfast.capacity.pre_allocation import (
     PreAllocatablePods,
     PreAllocationResult,
@@ -18,7 +19,6 @@ from holdfast.capacity.pre_allocation import (
     choose_pods,
     find_candidates,
     read_rules,
-    uses_cluster_mode,
 )
 from holdfast.capacity.reservation_cache import ReservationCache
 from holdfast.capacity.reserved_resources import freed_capacity

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Generator, Hashable, Mapping
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any
 
 import msgspec
@@ -195,7 +196,11 @@ def _phase_and_conditions(
         return {"phase": AVAILABLE, "conditions": placed(placement.now)}
     keys = [pod.key for pod in result.pods]
     message = waiting_message(keys, more=result.shortfall > 0, several=False)
-    return {"phase": WAITING, "conditions": waiting(placement.now, message)}
+    # Whatever their labels say later, this tells that they were pre-allocated.
+    users = [{"namespace": p.namespace, "name": p.name, "uid": p.uid} for p in result.pods]
+    users.sort(key=itemgetter("uid"))
+    status = {"phase": WAITING, "conditions": waiting(placement.now, message)}
+    return status | ({"currentOwners": users} if users else {})
 
 
 def allocated_from(pod_info: PodInfo) -> str:
