@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 import urllib.request
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,7 @@ ROOT = Path(__file__).parents[2]
 HERE = {"pool": "reservations"}
 ALLOCATED = "scheduling.koordinator.sh/reservation-allocated"
 OWNER_NAMESPACES = "scheduling.holdfast.dev/owner-namespaces"
+HOST = "kubernetes.io/hostname"
 NODES = ("rsv-0", "rsv-1", "rsv-2")
 
 
@@ -143,7 +145,8 @@ def held(name="r", cpu="4", *, labels=None, node=None, **more):
 
 
 def pod(name, cpu="4", *, node=None, **more):
-    return a_pod(name, cpu=cpu, node=node, node_selector=HERE, **more)
+    more.setdefault("node_selector", HERE)
+    return a_pod(name, cpu=cpu, node=node, **more)
 
 
 def owner(name="owner", cpu="4", **more):
@@ -359,6 +362,32 @@ def try_out(plane, raw):
     command = [program("kubectl"), "--kubeconfig", plane.kubeconfig, "create", "--dry-run=server",
                "-f", "-"]  # fmt: skip
     return subprocess.run(command, input=json.dumps(raw), text=True, capture_output=True).stderr
+
+
+def test_an_allocation_that_no_policy_refuses_is_believed_as_far_as_it_can_be_true(
+    cluster, scheduler
+):
+    cluster.create(held("r", "12", node="rsv-1"), pod("thief", "1m", node="rsv-1"))
+    until(lambda: cluster.phase("r"), "Available")
+    named = {"name": "r", "uid": cluster.field("reservation", "r", "{.metadata.uid}")}
+    cluster.kubectl("annotate", "pod", "thief", f"{ALLOCATED}={json.dumps(named)}")
+    until(lambda: "AllocationIgnored" in cluster.events("thief"))
+    for stranger in ("before", "after"):
+        cluster.create(pod(stranger, "8", node_selector={**HERE, HOST: "rsv-1"}))
+        until(partial(lacks_cpu, cluster, stranger))
+        (listed,) = json.loads(ask(scheduler.port, "/ignoredAllocations"))
+        assert (listed["name"], list(listed["annotations"])) == ("thief", [ALLOCATED])
+        assert cluster.phase("r") == "Available"
+        scheduler.kill()
+        scheduler.start()
+    cluster.create(owner("owner", "12"))
+    until(lambda: cluster.node_of("owner"), "rsv-1")
+    until(lambda: cluster.phase("r"), "Succeeded")
+
+
+def lacks_cpu(cluster, name):
+    path = "{.status.conditions[?(@.type=='PodScheduled')].message}"
+    return "Insufficient cpu" in cluster.field("pod", name, path)
 
 
 def test_metrics_and_node_reservations_are_served(cluster, scheduler):
