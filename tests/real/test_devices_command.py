@@ -14,6 +14,8 @@ pytestmark = pytest.mark.real
 CRDS = str(Path(__file__).parents[2] / "deploy" / "crds")
 SPACE, NODE, DRIVER = "map", "map-1", "map.example.com"
 DEVICE_KINDS = ("deviceclasses", "resourceslices", "resourceclaims")
+SETUP = "holdfast-scheduler"
+"""The ConfigMap with the feature gates of an embedded cluster's scheduler."""
 RESOURCES = ",".join(
     [
         "nodes",
@@ -26,7 +28,7 @@ RESOURCES = ",".join(
 
 @pytest.fixture
 def reader(control_plane):
-    """A kubeconfig of an account that may list what the command reads, and nothing else."""
+    """A kubeconfig of an account that may read what the command reads, and nothing else."""
     name = "device-reader"
     control_plane.kubectl("apply", "-f", CRDS)
     control_plane.kubectl("wait", "--for=condition=Established", "-f", CRDS, "--timeout=30s")
@@ -34,6 +36,10 @@ def reader(control_plane):
     control_plane.kubectl("create", "clusterrole", name, "--verb=list", f"--resource={RESOURCES}")
     account = f"--serviceaccount=kube-system:{name}"
     control_plane.kubectl("create", "clusterrolebinding", name, f"--clusterrole={name}", account)
+    where, setup = ("-n", "kube-system"), f"--resource-name={SETUP}"
+    may_get = ("--verb=get", "--resource=configmaps", setup)
+    control_plane.kubectl("create", "role", name, *where, *may_get)
+    control_plane.kubectl("create", "rolebinding", name, *where, f"--role={name}", account)
     token = control_plane.kubectl("create", "token", name, "-n", "kube-system").strip()
     path = control_plane.directory / f"{name}.kubeconfig"
     path.write_text(yaml.safe_dump(control_plane._kubeconfig(token)))
