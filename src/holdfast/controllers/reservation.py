@@ -106,9 +106,10 @@ class ReservationController(Reconciler):
         """Decide what is believed of a pod; return the reservations that it names or named."""
         if new is not None and new.spec.node_name and not new.finished:
             self._recorded.believed(new, new.uid)
-        if not any(pod is not None and self._recorded.knows(pod.uid) for pod in (old, new)):
-            return set()
-        uids = {pod.uid for pod in (old, new) if pod is not None}
+        knows = self._recorded.knows
+        uids = {pod.uid for pod in (old, new) if pod is not None and knows(pod.uid)}
+        if not uids:
+            return uids
         named = {one.name for uid in uids for one in self._recorded.named_by(uid)}
         for uid in uids if new is None or new.finished else uids - {new.uid}:
             self._recorded.forget(uid)
