@@ -86,7 +86,7 @@ async def test_a_limit_of_evictions_of_a_workload_is_named(cluster):
     job = await job_of(cluster, "j2")
     assert limited(job) == ("True", "objectLimiters_workload")
     assert (job.status.phase, job.status.status) == ("Pending", "Limited")
-    assert "as many pods of its workload as may be were evicted lately" in job.status.message
+    assert "as many pods of its workload as allowed were evicted lately" in job.status.message
     await cluster.advance(400)
     assert {await result_of(cluster, f"j{i}") for i in range(3)} == {("Succeeded", "")}
 

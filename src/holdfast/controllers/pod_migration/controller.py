@@ -59,7 +59,7 @@ GONE_SECONDS = 1.0
 """When a job whose pod disappeared a moment ago looks again."""
 LIMITED_SECONDS = 3.0
 """How often a job looks whether it is limited no more."""
-TOO_MANY_EVICTIONS = Limit("evictQPS", "as many pods as may be were evicted lately")
+TOO_MANY_EVICTIONS = Limit("evictQPS", "as many pods as allowed were evicted lately")
 LONGEST_WAIT_SECONDS = 600.0
 """Reconcile at least this often: a suspended machine does not count the seconds."""
 

@@ -22,22 +22,19 @@ class ObjectLimits:
         self._settings = settings
         self._buckets: dict[tuple[str, str], TokenBucket] = {}
 
-    def seconds_to_wait(self, pod: Pod, now: float) -> float:
-        """Return how long a pod has to wait before it may be evicted."""
-        return max((wait for _, wait in self._waits(pod, now)), default=0.0)
-
     def find_limit(self, pod: Pod, now: float) -> Limit | None:
         """Return the limit for which a pod has to wait the longest, or None."""
-        found = max(self._waits(pod, now), key=lambda each: each[1], default=("", 0.0))
-        if found[1] <= 0:
+        seconds, kind = max(self._waits(pod, now), default=(0.0, ""))
+        if seconds <= 0:
             return None
-        message = f"as many pods of its {found[0]} as may be were evicted lately"
-        return Limit(f"objectLimiters_{found[0]}", message)
+        message = f"as many pods of its {kind} as allowed were evicted lately"
+        return Limit(f"objectLimiters_{kind}", message)
 
-    def _waits(self, pod: Pod, now: float) -> Iterator[tuple[str, float]]:
-        for key, _ in self._limits(pod):
-            if (bucket := self._buckets.get(key)) is not None:
-                yield key[0], bucket.wait(now)
+    def _waits(self, pod: Pod, now: float) -> Iterator[tuple[float, str]]:
+        """Yield the seconds that a pod has to wait for each limit, and the limit's kind."""
+        for (kind, name), _ in self._limits(pod):
+            if (bucket := self._buckets.get((kind, name))) is not None:
+                yield bucket.wait(now), kind
 
     def evicted(self, pod: Pod, replicas: int, now: float) -> None:
         """Count the eviction of a pod; ``replicas`` are those of its workload."""
