@@ -6,6 +6,8 @@ import random
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from holdfast.api.decode import JsonMapping
+from holdfast.api.json_fields import map_at, text_at
 from holdfast.apiserver.access.authorization import Authorizer
 from holdfast.apiserver.descriptor import KindDescriptor
 from holdfast.apiserver.registry import Registry
@@ -16,7 +18,7 @@ from holdfast.apiserver.wire.query_options import is_dry_run
 from holdfast.apiserver.wire.request_info import RequestInfo
 from holdfast.client.transport import Request
 from holdfast.clock import Clock
-from holdfast.errors import Details, NotFound
+from holdfast.errors import Details, Forbidden, NotFound
 from holdfast.feature_gates import FeatureGates
 from holdfast.store import ObjectKey, Store, StoredObject
 from holdfast.store.store import ValueBuilder
@@ -81,3 +83,9 @@ class Operation:
     def not_found(self) -> NotFound:
         """Build the 404 for the object in the path."""
         return NotFound(f"{self.key.display_name} not found", self.details)
+
+    def forbidden(self, message: str, obj: JsonMapping | None = None) -> Forbidden:
+        """Build the 403 for the object in the path, else for a new one."""
+        name = self.request_info.name or text_at(map_at(obj or {}, "metadata"), "name")
+        key = self.descriptor.key(self.request_info.namespace, name)
+        return Forbidden(f"{key.display_name} is forbidden: {message}", key.details)

@@ -11,7 +11,7 @@ from holdfast.apiserver.descriptor import AdmissionPlugin, KindDescriptor
 from holdfast.apiserver.kinds.admission.pods import default_priority_class
 from holdfast.apiserver.kinds.printers import cluster
 from holdfast.apiserver.operation import Operation
-from holdfast.errors import Cause, Forbidden
+from holdfast.errors import Cause
 
 _HIGHEST = 1_000_000_000
 
@@ -48,11 +48,10 @@ def check_only_default(op: Operation, obj: JsonObject, old: JsonObject | None) -
     default = default_priority_class(op.context)
     name = obj["metadata"].get("name", "")
     if default is not None and default["metadata"]["name"] != name:
-        raise Forbidden(
-            f'priorityclasses.scheduling.k8s.io "{name}" is forbidden: PriorityClass '
-            f"{default['metadata']['name']} is already marked as default. Only one default can "
-            "exist",
-            op.descriptor.key("", name).details,
+        raise op.forbidden(
+            f"PriorityClass {default['metadata']['name']} is already marked as default. Only one "
+            "default can exist",
+            obj,
         )
 
 

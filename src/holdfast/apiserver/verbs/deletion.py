@@ -25,7 +25,7 @@ from holdfast.apiserver.wire.query_options import integer_option, invalid_option
 from holdfast.apiserver.wire.request_info import is_true
 from holdfast.apiserver.wire.responses import encoded_response, success_response
 from holdfast.client.transport import Response
-from holdfast.errors import BadRequest, Conflict, Details, Forbidden, NotFound
+from holdfast.errors import BadRequest, Conflict, Details, NotFound
 from holdfast.store import StoredObject
 
 ORPHAN, FOREGROUND = "orphan", "foregroundDeletion"
@@ -75,7 +75,7 @@ async def delete(op: Operation) -> Response:
     options = read_options(op)
     if op.request_info.name in op.descriptor.deletion.protected_names:
         message = f"this {op.descriptor.resource.singular} may not be deleted"
-        raise Forbidden(f"{op.key.display_name} is forbidden: {message}", op.details)
+        raise op.forbidden(message)
     previous = latest_object(op)
     check_preconditions(op, previous, options)
     value, deleted = await delete_stored(op, previous, options)

@@ -9,10 +9,9 @@ from __future__ import annotations
 from typing import Any
 
 from holdfast.api.decode import JsonObject
-from holdfast.api.json_fields import Raw, map_at, text_at
+from holdfast.api.json_fields import Raw, map_at
 from holdfast.api.scheme import RESERVATIONS
 from holdfast.apiserver.descriptor import AdmissionPlugin
-from holdfast.apiserver.kinds.admission.scheduling_rights import forbidden
 from holdfast.apiserver.operation import Operation
 from holdfast.apiserver.wire.request_info import RequestInfo
 
@@ -32,7 +31,7 @@ def _check(op: Operation, new: JsonObject, old: JsonObject | None) -> None:
     if template is None or (old is not None and template == _template(old)):
         return
     if not op.context.authorizer.allows(op.user, _CREATION):
-        raise forbidden(op, text_at(new["metadata"], "name"), REFUSAL)
+        raise op.forbidden(REFUSAL, new)
 
 
 def _template(job: Raw) -> Any:

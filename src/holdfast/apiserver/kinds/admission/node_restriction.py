@@ -25,7 +25,7 @@ from holdfast.apiserver.access.node_references import (
 )
 from holdfast.apiserver.descriptor import AdmissionPlugin
 from holdfast.apiserver.operation import Operation
-from holdfast.errors import Details, Forbidden, NotFound
+from holdfast.errors import Details, NotFound
 from holdfast.store import ObjectKey
 
 _KUBELET_SIGNERS = ("kubernetes.io/kubelet-serving", "kubernetes.io/kube-apiserver-client-kubelet")
@@ -56,10 +56,10 @@ def restrict_node_write(op: Operation, new: JsonObject, old: JsonObject | None) 
     if node is None:
         return
     if not node:
-        raise _forbidden(op, f'could not determine node from user "{op.user.name}"', new)
+        raise op.forbidden(f'could not determine node from user "{op.user.name}"', new)
     check = _WRITES.get(op.descriptor.group_resource)
     if check is not None and (reason := check(op, node, new, old)):
-        raise _forbidden(op, reason, new)
+        raise op.forbidden(reason, new)
 
 
 def restrict_node_deletion(op: Operation, old: JsonObject) -> None:
@@ -86,13 +86,7 @@ def restrict_node_deletion(op: Operation, old: JsonObject) -> None:
         case ("", "nodes"):
             reason = _other_node(node, old)
     if reason:
-        raise _forbidden(op, reason, old)
-
-
-def _forbidden(op: Operation, reason: str, obj: JsonObject) -> Forbidden:
-    group, plural = op.descriptor.group_resource
-    key = ObjectKey(group, plural, "", op.request_info.name or obj["metadata"].get("name", ""))
-    return Forbidden(f"{key.display_name} is forbidden: {reason}", key.details)
+        raise op.forbidden(reason, old)
 
 
 def _check_pod(op: Operation, node: str, new: JsonObject, old: JsonObject | None) -> str:

@@ -19,7 +19,7 @@ from holdfast.api.decode import JsonMapping, JsonObject
 from holdfast.api.json_fields import map_at, text_at
 from holdfast.api.scheduling_rights import WRITE_ALLOCATIONS
 from holdfast.apiserver.descriptor import AdmissionPlugin
-from holdfast.apiserver.kinds.admission.scheduling_rights import forbidden, holds
+from holdfast.apiserver.kinds.admission.scheduling_rights import holds
 from holdfast.apiserver.operation import Operation
 
 REFUSAL = f"only the scheduler may write it, which needs the {WRITE_ALLOCATIONS}"
@@ -35,14 +35,14 @@ def _check(op: Operation, new: JsonObject, old: JsonObject | None) -> None:
         _mark(new, changed if changed and not holds(op, WRITE_ALLOCATIONS) else [])
         return
     if changed:
-        _require_right(op, text_at(new["metadata"], "name"), changed)
+        _require_right(op, changed, new)
     _mark(new, [key for key in foreign_keys(old or {}) if key not in changed])
 
 
 def check_binding(op: Operation, binding: JsonMapping) -> None:
     """Raise Forbidden for a Binding that writes such annotations without the right."""
     if keys := list(_recorded(binding)):
-        _require_right(op, op.request_info.name, keys)
+        _require_right(op, keys)
 
 
 def drop_foreign_keys(metadata: JsonObject, kept: Collection[str]) -> None:
@@ -59,9 +59,9 @@ def foreign_keys(pod: JsonMapping) -> list[str]:
     return [key for key in ALLOCATION_ANNOTATIONS if key in named]
 
 
-def _require_right(op: Operation, name: str, keys: list[str]) -> None:
+def _require_right(op: Operation, keys: list[str], pod: JsonMapping | None = None) -> None:
     if not holds(op, WRITE_ALLOCATIONS):
-        raise forbidden(op, name, "; ".join(f"{_path(key)}: {REFUSAL}" for key in keys))
+        raise op.forbidden("; ".join(f"{_path(key)}: {REFUSAL}" for key in keys), pod)
 
 
 def _mark(pod: JsonObject, keys: list[str]) -> None:

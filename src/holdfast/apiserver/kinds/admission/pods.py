@@ -10,7 +10,6 @@ from holdfast.api.timestamps import rfc3339
 from holdfast.apiserver.access.node_references import is_mirror
 from holdfast.apiserver.operation import Operation, ServerContext
 from holdfast.apiserver.schema.stored_objects import decode
-from holdfast.errors import Details, Forbidden
 from holdfast.store import ObjectKey
 
 _CLASSES = ("scheduling.k8s.io", "priorityclasses")
@@ -61,17 +60,16 @@ def set_priority(context: ServerContext, pod: JsonObject, op: Operation) -> None
     name = spec.get("priorityClassName") or ""
     found = _priority_class(context, name) if name else default_priority_class(context)
     if name and found is None:
-        raise _class_not_found(op, pod, name)
+        raise op.forbidden(f"no PriorityClass with name {name} was found", pod)
     value = priority_of(found) if found else 0
     if found:
         spec["priorityClassName"] = found["metadata"]["name"]
     if spec.get("priority") not in (None, value):
-        raise _forbidden(
-            op,
-            pod,
+        raise op.forbidden(
             f"the integer value of priority ({spec['priority']}) must not be provided in pod "
             f"spec; priority admission controller computed {value} from the given "
             "PriorityClass name",
+            pod,
         )
     spec["priority"] = value
     policy = (found or {}).get("preemptionPolicy")
@@ -139,12 +137,3 @@ def _add_gated_condition(pod: JsonObject) -> None:
 def _set_transition_times(pod: JsonObject, now: float) -> None:
     for condition in (pod.get("status") or {}).get("conditions") or ():
         condition.setdefault("lastTransitionTime", rfc3339(now))
-
-
-def _forbidden(op: Operation, pod: JsonObject, message: str) -> Forbidden:
-    name = pod["metadata"].get("name", "")
-    return Forbidden(f'pods "{name}" is forbidden: {message}', Details(name=name, kind="pods"))
-
-
-def _class_not_found(op: Operation, pod: JsonObject, name: str) -> Forbidden:
-    return _forbidden(op, pod, f"no PriorityClass with name {name} was found")

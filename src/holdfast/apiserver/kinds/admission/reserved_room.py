@@ -7,11 +7,11 @@ template.
 from __future__ import annotations
 
 from holdfast.api.decode import JsonMapping, JsonObject
-from holdfast.api.json_fields import Raw, map_at, text_at
+from holdfast.api.json_fields import Raw, map_at
 from holdfast.api.reservation_names import IGNORED
 from holdfast.api.scheduling_rights import USE_RESERVED_ROOM
 from holdfast.apiserver.descriptor import AdmissionPlugin
-from holdfast.apiserver.kinds.admission.scheduling_rights import forbidden, holds
+from holdfast.apiserver.kinds.admission.scheduling_rights import holds
 from holdfast.apiserver.operation import Operation
 
 REFUSAL = f"a pod that uses what is reserved for others needs the {USE_RESERVED_ROOM}"
@@ -20,7 +20,7 @@ REFUSAL = f"a pod that uses what is reserved for others needs the {USE_RESERVED_
 def check_binding_labels(op: Operation, binding: JsonMapping) -> None:
     """Raise Forbidden for a Binding that lets a pod enter reserved room without the right."""
     if _ignores(binding) and not holds(op, USE_RESERVED_ROOM):
-        raise _refusal(op, op.request_info.name, ())
+        raise op.forbidden(_refusal())
 
 
 def _entering(*path: str) -> AdmissionPlugin:
@@ -30,14 +30,13 @@ def _entering(*path: str) -> AdmissionPlugin:
         if not _ignores(_at(new, path)) or (old is not None and _ignores(_at(old, path))):
             return
         if not holds(op, USE_RESERVED_ROOM):
-            raise _refusal(op, text_at(new["metadata"], "name"), path)
+            raise op.forbidden(_refusal(*path), new)
 
     return AdmissionPlugin(mutate=check)
 
 
-def _refusal(op: Operation, name: str, path: tuple[str, ...]) -> Exception:
-    where = ".".join((*path, "metadata.labels"))
-    return forbidden(op, name, f"{where}[{IGNORED}]: {REFUSAL}")
+def _refusal(*path: str) -> str:
+    return f"{'.'.join((*path, 'metadata.labels'))}[{IGNORED}]: {REFUSAL}"
 
 
 def _at(obj: Raw, path: tuple[str, ...]) -> Raw:

@@ -16,7 +16,6 @@ from holdfast.api.resource_quota import ResourceQuota
 from holdfast.apiserver.descriptor import AdmissionPlugin
 from holdfast.apiserver.operation import Operation
 from holdfast.apiserver.schema.stored_objects import decode, value_builder
-from holdfast.errors import Details, Forbidden
 from holdfast.feature_gates import Feature
 from holdfast.quota.charging import Charge, Refusal, charge_write
 from holdfast.quota.evaluators import IGNORED, evaluator_of
@@ -79,7 +78,7 @@ def charge_quotas(op: Operation, new: JsonObject, old: JsonObject | None) -> Non
     enforce = subresource != "status"
     result = charge_write(quotas, evaluator, after, before, lookups, enforce=enforce)
     if isinstance(result, Refusal):
-        raise _forbidden(op, after.name, result)
+        raise op.forbidden(result.message, new)
     by_name = {each.key.name: each for each in stored}
     op.related_writes += [_write(by_name[charge.quota.name], charge) for charge in result]
 
@@ -93,12 +92,6 @@ def _write(stored: StoredObject, charge: Charge) -> tuple[StoredObject, ValueBui
     quota = decode(stored)
     status = {**(quota.get("status") or {}), "used": charge.used}
     return stored, value_builder({**quota, "status": status})
-
-
-def _forbidden(op: Operation, name: str, refusal: Refusal) -> Forbidden:
-    key = op.descriptor.key(op.request_info.namespace, name)
-    details = Details(name=name, group=key.group, kind=key.plural)
-    return Forbidden(f"{key.display_name} is forbidden: {refusal.message}", details)
 
 
 QUOTA_ADMISSION = AdmissionPlugin(validate=charge_quotas)
