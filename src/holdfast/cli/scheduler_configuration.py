@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from holdfast.cli import running_cluster
-from holdfast.cli.published_setup import read_published
+from holdfast.cli.published_setup import PublishedSetup, read_published
+from holdfast.cli.running_cluster import RunningCluster
 from holdfast.cli.snapshot import built_in_profiles
 from holdfast.client.client import Client
 from holdfast.client.server_release import read_server_release
@@ -40,37 +41,37 @@ class SchedulerSetup:
         Flags come first, then the state file of this user's embedded cluster, then what the
         cluster publishes. Otherwise the defaults are assumed, and standard error says so.
         """
-        local = running_cluster.find_by_url(self.url, self.kubeconfig)
-        if local is not None:
-            path = config or (Path(local.config) if local.config else None)
-            return load_configuration(path), await self._gates(gates, local.feature_gates)
-        published = None if config and gates else await read_published(self.client)
-        if published is None:
-            flags = {"configuration": config, "feature gates": gates}
-            self._warn([name for name, flag in flags.items() if not flag])
-            return load_configuration(config), await self._gates(gates)
-        found = None if config else published.read_configuration(self.url)
-        return found or load_configuration(config), await self._gates(
-            gates, published.feature_gates
-        )
+        flags = {"configuration": config, "feature gates": gates}
+        said = await self._said([name for name, flag in flags.items() if not flag])
+        published = None
+        if config is None and isinstance(said, PublishedSetup):
+            published = said.read_configuration(self.url)
+        elif config is None and isinstance(said, RunningCluster) and said.config:
+            config = Path(said.config)
+        return published or load_configuration(config), await self._gates(gates, said)
 
     async def read_gates(self, gates: str) -> FeatureGates:
         """Return the gates alone, in the same order."""
-        said = ""
-        if not gates and (local := running_cluster.find_by_url(self.url, self.kubeconfig)):
-            said = local.feature_gates
-        elif not gates and (published := await read_published(self.client)):
-            said = published.feature_gates
-        elif not gates:
-            self._warn(["feature gates"])
-        return await self._gates(gates, said)
+        return await self._gates(gates, await self._said([] if gates else ["feature gates"]))
 
-    async def _gates(self, chosen: str, said: str = "") -> FeatureGates:
+    async def _said(self, wanted: list[str]) -> RunningCluster | PublishedSetup | None:
+        """Return what a cluster says; if it says nothing, standard error names what is wanted."""
+        if not wanted:
+            return None
+        local = running_cluster.find_by_url(self.url, self.kubeconfig)
+        found = local or await read_published(self.client)
+        if found is None:
+            self._warn(wanted)
+        return found
+
+    async def _gates(
+        self, chosen: str, said: RunningCluster | PublishedSetup | None
+    ) -> FeatureGates:
         """Return the gates of the flag, else those that the cluster says it has."""
-        if chosen:
+        if chosen or said is None:
             gates = FeatureGates.parse(chosen)
         else:
-            gates, unknown = FeatureGates.parse_known(said)
+            gates, unknown = FeatureGates.parse_known(said.feature_gates)
             if unknown:
                 print(
                     f"holdfast: the scheduler at {self.url} has feature gates that are not known "
@@ -82,9 +83,8 @@ class SchedulerSetup:
 
     def _warn(self, unknown: list[str]) -> None:
         flags = {"configuration": "--config FILE", "feature gates": "--feature-gates NAME=BOOL"}
-        if unknown:
-            print(
-                f"holdfast: {self.url} does not say which {' and '.join(unknown)} its scheduler "
-                f"has: the defaults are assumed ({', '.join(flags[name] for name in unknown)})",
-                file=sys.stderr, flush=True,
-            )  # fmt: skip
+        print(
+            f"holdfast: {self.url} does not say which {' and '.join(unknown)} its scheduler has: "
+            f"the defaults are assumed ({', '.join(flags[name] for name in unknown)})",
+            file=sys.stderr, flush=True,
+        )  # fmt: skip
