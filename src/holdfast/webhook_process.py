@@ -68,7 +68,7 @@ class WebhookSettings:
     """Directory with ``tls.crt`` and ``tls.key``."""
     scheduler_name: str = ""
     client_authority: Path | None = None
-    """Who signs the certificates of callers whose reviews are answered; None: any caller's are."""
+    """File of the authorities that sign certificates of callers; None: callers need none."""
 
 
 def make_certificates(directory: Path, hosts: list[str], now: float) -> None:
@@ -263,7 +263,7 @@ class _CertificateFiles:
 
 
 def _caller(_transport: asyncio.BaseTransport, connection: IncomingConnection) -> User:
-    """Return whom a connection is counted for: limits are by remote address."""
+    """Return the user that a connection counts for: limits are by remote address."""
     return User(f"address:{connection.address}")
 
 

@@ -42,7 +42,7 @@ def notes(answer: dict[str, Any]) -> list[str]:
 
 
 def before_decision(answer: dict[str, Any]) -> list[str]:
-    """Format what is so whatever is decided: the node of a pod, or what keeps it from one."""
+    """Format what does not depend on the decision: the pod's node, or what keeps it from one."""
     return [*start_lines(answer), *current_node(answer), *progress_lines(answer)]
 
 

@@ -58,9 +58,9 @@ def devices_in_preparation(world: World, pod: Pod) -> Json:
 
 
 def _structured_claims(world: World, pod: Pod) -> list[ResourceClaim]:
-    """Return the claims of a pod, none if one is missing, and that of its extended resources.
+    """Return the claims that a pod names, none if one is missing.
 
-    The latter counts if the pod is bound, or is being bound.
+    And that of its extended resources, if the pod is bound with it or is being bound.
     """
     claims = world.devices.claims
     try:

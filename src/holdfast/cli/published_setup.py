@@ -50,7 +50,7 @@ class PublishedSetup(msgspec.Struct, frozen=True, rename="camel"):
         from holdfast.configuration.reading import read
 
         try:
-            # Who may write the ConfigMap must not make this command load code.
+            # A right to write the ConfigMap must not be a right to run code in this command.
             return read(msgspec.json.decode(self.configuration), Catalog(load_user_code=False))
         except (BadConfiguration, NotBuilt, msgspec.DecodeError) as wrong:
             raise Refused(

@@ -53,7 +53,7 @@ def plan_reservation(reservation: Reservation, usage: NodeUsage | None, now: flo
 def _plan_end(
     reservation: Reservation, usage: NodeUsage | None, over: PlannedEvent, now: float
 ) -> Plan:
-    """Plan the end of its time; an owner that was bound in time makes it succeed nevertheless."""
+    """Plan the end of a reservation's time; it succeeds if an owner was bound before."""
     used: RawStatus = {}
     if usage is not None and usage.node is not None:
         synced, events = _synced(reservation, usage, now)
@@ -188,12 +188,10 @@ def _still_waiting(
     reservation: Reservation, owners: list[Pod], *, more: bool, now: float
 ) -> RawStatus:
     """Return the condition if it names other pods than those that the reservation waits for."""
-    ready, policy = (
-        reservation.condition(reservation_status.READY),
-        reservation.spec.pre_allocation_policy,
-    )
+    ready = reservation.condition(reservation_status.READY)
     if ready is None or PREEMPTOR in reservation.metadata.labels:
         return {}
+    policy = reservation.spec.pre_allocation_policy
     several = policy is not None and policy.enable_multiple
     message = reservation_status.waiting_message(
         [pod.key for pod in owners], more=more, several=several

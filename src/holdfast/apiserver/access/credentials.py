@@ -168,13 +168,13 @@ def write_kubeconfig(credentials: Credentials, path: Path, url: str) -> None:
         User(_TOKEN_USER, (MASTERS, AUTHENTICATED))
     )
     authority = credentials.authority.certificate
-    mark = _mark(authority)
+    cluster_id = _cluster_id(authority)
     config = kubeconfig(
         url,
         authority,
         {
-            f"holdfast-admin-{mark}": _client_entry(credentials.admin),
-            f"{_TOKEN_USER}-{mark}": {"token": token},
+            f"holdfast-admin-{cluster_id}": _client_entry(credentials.admin),
+            f"{_TOKEN_USER}-{cluster_id}": {"token": token},
         },
     )
     write_private(path, yaml.safe_dump(config, sort_keys=False).encode())
@@ -195,9 +195,9 @@ def kubeconfig(
 ) -> dict[str, Any]:
     """Return a kubeconfig with one cluster and a context per user; the first is current.
 
-    Their names contain the fingerprint of the authority: files of two clusters can be merged.
+    All names end with an id of the cluster, so that the files of two clusters can be merged.
     """
-    cluster = f"holdfast-{_mark(authority)}"
+    cluster = f"holdfast-{_cluster_id(authority)}"
     return {
         "apiVersion": "v1",
         "kind": "Config",
@@ -251,7 +251,7 @@ def _context_of(user: str, cluster: str) -> str:
     return user.replace(prefix, "holdfast-") if user.startswith(prefix) else f"{user}@{cluster}"
 
 
-def _mark(authority: bytes) -> str:
+def _cluster_id(authority: bytes) -> str:
     """Return a few characters that tell the clusters of a user apart."""
     return hashlib.sha256(authority).hexdigest()[:8]
 

@@ -1,4 +1,4 @@
-"""Warnings of reservations, and of pods that need one, where other objects decide.
+"""Warnings about reservations, and pods with affinity to one, that other objects make useless.
 
 A pod waits if no reservation matches its affinity, or only ended ones; a reservation that keeps
 more inside than it reserves gives nothing to its owners.
@@ -27,11 +27,11 @@ from holdfast.store import ObjectKey, StoredObject
 
 _RESERVATIONS = (scheme.RESERVATIONS.group, scheme.RESERVATIONS.plural)
 _MOST_READ = 200
-"""With more reservations that an affinity may match, none is read and none is warned of."""
+"""If an affinity may match more reservations than this, they are not read, and nothing is said."""
 
 
 def warn_of_affinity(op: Operation, new: JsonObject, old: JsonObject | None) -> None:
-    """Warn if a new pod needs a reservation, and no such one can serve it."""
+    """Warn if a new pod needs a reservation and none can serve it."""
     notes = new["metadata"].get("annotations")
     if old is not None or not notes or AFFINITY not in notes:
         return

@@ -248,7 +248,7 @@ class PodMigrationController(Reconciler):
         return has_turn(own, ((job, each) for job, each in reserved if each is not None))
 
     def _seconds_to_wait(self, job: PodMigrationJob, pod: Pod | None, action: Action) -> float:
-        """Return how long an action has to wait that was refused."""
+        """Return how long an action that was refused has to wait."""
         if action is Action.WAIT or pod is None:
             return 0.0
         return self._retries.seconds_to_wait(job.uid, self.clock.monotonic())

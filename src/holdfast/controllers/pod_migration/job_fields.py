@@ -49,7 +49,7 @@ def is_limited(job: PodMigrationJob) -> bool:
 
 
 def ttl_begins_at(job: PodMigrationJob) -> float | None:
-    """Return the time from which the ttl of a job counts: its creation, and what it was limited."""
+    """Return the time from which the ttl counts: the creation, plus the time with a limit."""
     found = job.condition(job_status.LIMITED)
     later = seconds_of(found.last_probe_time) if found is not None else None
     return seconds_of(job.metadata.creation_timestamp) if later is None else later

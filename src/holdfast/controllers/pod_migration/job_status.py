@@ -97,16 +97,19 @@ class StatusChange:
         self.set(LIMITED, "True", limit.argument, message)
 
     def end_limit(self, ttl_begins_at: float | None) -> None:
-        """Say that no limit holds the job back any more, and let its ttl count from later."""
+        """Say that no limit holds the job back any more; its ttl then counts from that much later.
+
+        The step that is shown stays, unless it is that of the limit.
+        """
         found = next((c for c in self._current() if c.get("type") == LIMITED), None)
         if found is None or found.get("status") != "True":
             return
         since = seconds_of(found.get("lastTransitionTime"))
         if since is not None and ttl_begins_at is not None:
             found["lastProbeTime"] = rfc3339(ttl_begins_at + max(0.0, self.now - since))
-        shown = {name: self.fields.get(name) for name in ("status", "reason", "message")}
+        step = {name: self.fields.get(name) for name in ("status", "reason", "message")}
         self.set(LIMITED, "False")
-        for name, value in shown.items():
+        for name, value in step.items():
             if value is not None or self.status.status == LIMITED:
                 self.fields[name] = value or ""
             else:
@@ -126,7 +129,7 @@ class StatusChange:
         return {name: value if value != "" else None for name, value in self.fields.items()}
 
     def fill(self) -> None:
-        """Name phase and step of a job that has neither: the step is then the phase."""
+        """Set a phase that is missing to Pending, and a step that is missing to the phase."""
         phase = self.fields.get("phase", self.status.phase)
         if not phase:
             phase = self.fields["phase"] = PENDING

@@ -135,7 +135,7 @@ class Allocations:
         except Retryable:
             raise  # it is still in memory, or is asked for again
         except Exception:
-            # It can never be stored, so it is undone by the only one that knows it.
+            # It can never be stored, and is known only here.
             await self._release(msgspec.structs.replace(handle_of(booking), data=data))
             await self._store.remove(booking, None)
             raise
