@@ -278,13 +278,14 @@ async def test_objects_that_are_acted_on_and_those_of_components_get_no_event(ap
     assert (await api.call("GET", "/api/v1/events")).json["items"] == []
 
 
-async def test_an_event_that_a_quota_refuses_does_not_fail_the_request(api, caplog):
-    quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "q"},
-             "spec": {"hard": {"count/events": "0"}}}  # fmt: skip
-    assert (await api.call("POST", collection(("", "resourcequotas")), quota)).status == 201
-    jobs = collection(("batch", "jobs"))
-    assert (await api.call("POST", jobs, SAMPLES["batch", "jobs"])).status == 201
-    assert (await api.call("GET", f"{jobs}/sample")).status == 200
+async def test_an_event_that_cannot_be_stored_does_not_fail_the_request(api, caplog):
+    """The name of an event is longer than that of its object."""
+    where, name = ("storage.k8s.io", "storageclasses"), "x" * 253
+    long = SAMPLES[where] | {"metadata": {"name": name}}
+    assert (await api.call("POST", collection(where), long)).status == 201
+    assert (await api.call("GET", f"{collection(where)}/{name}")).status == 200
+    assert "is not stored: " in caplog.text
+    assert await events_about(api, where, name) == []
 
 
 @pytest.mark.parametrize(("where", "kind"), [
