@@ -12,6 +12,7 @@ from apiserver.classic_objects import (
     scheduling,
     status,
 )
+from apiserver.role_grants import TENANT, grant, grant_in_every_namespace
 from apiserver.sample_objects import binding
 from holdfast.api.classic_names import POD_CLAIMS
 
@@ -112,13 +113,7 @@ async def test_C080_a_node_writes_only_its_own_inventory(api):
 
 async def test_the_role_of_drivers_allows_what_a_driver_writes(api):
     """Its rights end where the scheduler's begin: it reserves in a status, but asks for no node."""
-    binding_of_role = {
-        "metadata": {"name": "driver"},
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole",
-                    "name": "holdfast:classic-dra-driver"},
-        "subjects": [{"kind": "User", "name": "driver", "apiGroup": "rbac.authorization.k8s.io"}],
-    }  # fmt: skip
-    await api.create("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", binding_of_role)
+    await grant_in_every_namespace(api, "holdfast:classic-dra-driver", user="driver")
     await api.create(CLAIMS, claim())
     await api.create(SCHEDULINGS, scheduling(selectedNode="n1"))
     headers = {"impersonate-user": "driver"} | MERGE
@@ -136,12 +131,7 @@ async def test_the_role_of_drivers_allows_what_a_driver_writes(api):
 async def test_editors_use_classes_and_admins_manage_them(api):
     """A class is in no namespace: edit in one gives no right to it, but all users may read it."""
     await api.create(CLASSES, {"metadata": {"name": "gpu"}, "driverName": "d"})
-    ref = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "edit"}
-    jane = {"kind": "User", "name": "jane", "apiGroup": "rbac.authorization.k8s.io"}
-    body = {"metadata": {"name": "jane"}, "roleRef": ref, "subjects": [jane]}
-    path = "/apis/rbac.authorization.k8s.io/v1/namespaces/default/rolebindings"
-    await api.create(path, body)
-    headers = {"impersonate-user": "jane"}
+    await grant(api, "edit")
     another = {"metadata": {"name": "another"}, "driverName": "d"}
     for method, at, sent, code in (
         ("GET", CLASSES, None, 200),
@@ -155,7 +145,7 @@ async def test_editors_use_classes_and_admins_manage_them(api):
         ("DELETE", f"{CLAIMS}/c", None, 200),
         ("POST", CLAIMS.replace("/default/", "/other/"), claim(), 403),
     ):
-        answer = await api.call(method, at, sent, headers=headers)
+        answer = await api.call(method, at, sent, headers=TENANT)
         assert answer.status == code, (method, at, answer.json)
     assert (await api.call("POST", CLASSES, another)).status == 201
     assert (await api.call("GET", CLASSES, headers={"impersonate-user": "plain"})).status == 200

@@ -2,11 +2,12 @@
 
 import pytest
 
+from apiserver.role_grants import grant_in_every_namespace
+
 TOPOLOGIES = "/apis/topology.node.k8s.io/v1alpha1/noderesourcetopologies"
 DEVICES = "/apis/scheduling.koordinator.sh/v1alpha1/devices"
 JOBS = "/apis/scheduling.koordinator.sh/v1alpha1/podmigrationjobs"
 MERGE = {"content-type": "application/merge-patch+json"}
-BINDINGS = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings"
 
 
 def topology(name):
@@ -43,11 +44,7 @@ async def test_a_node_writes_only_the_objects_of_its_name(api, path, body):
 
 async def test_the_scheduler_reads_them_and_users_of_edit_write_jobs(api):
     for role in ("view", "edit"):
-        subject = {"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": role}
-        ref = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role}
-        await api.create(
-            BINDINGS, {"metadata": {"name": role}, "roleRef": ref, "subjects": [subject]}
-        )
+        await grant_in_every_namespace(api, role, user=role)
     for user, path, body, reads, writes in (
         ("system:kube-scheduler", TOPOLOGIES, topology, 200, 403),
         ("system:kube-scheduler", DEVICES, device, 200, 403),

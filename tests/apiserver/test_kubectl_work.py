@@ -5,6 +5,7 @@ import json
 
 import pytest
 
+from apiserver.role_grants import create_role, grant
 from apiserver.sample_objects import CONFIGMAPS, PODS, binding, pod
 from apiserver.test_custom_resources import CRDS, definition
 from kubectl_program import find_kubectl, minor_version
@@ -87,6 +88,16 @@ async def test_A010_who_am_i_and_what_may_i(api, kubectl):
     bobs = await kubectl("auth", "can-i", "--list", "--as=bob")
     assert "selfsubjectaccessreviews" in bobs.out
     assert "pods" not in bobs.out
+
+
+async def test_rights_about_scheduling_are_listed(api, kubectl):
+    """Without --list kubectl asks for a resource of this name in the group of pods."""
+    right = ("scheduling.holdfast.dev", ["podallocations"], ["write"])
+    await create_role(api, "allocations", right)
+    await grant(api, "allocations")
+    listed = (await kubectl("auth", "can-i", "--list", "--as=tenant")).out
+    [line] = [line for line in listed.splitlines() if "scheduling.holdfast.dev" in line]
+    assert line.split() == ["podallocations.scheduling.holdfast.dev", "[]", "[]", "[write]"]
 
 
 async def test_A011_apply_changes_only_the_changed_fields_of_the_manifest(api, kubectl):

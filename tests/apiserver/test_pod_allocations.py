@@ -3,11 +3,10 @@
 import msgspec
 import pytest
 
+from apiserver.role_grants import RBAC, TENANT, create_role, grant
 from apiserver.sample_objects import PODS, binding, pod
 from holdfast.api.allocation_keys import ALLOCATION_ANNOTATIONS, FOREIGN_ALLOCATIONS
 
-RBAC = "/apis/rbac.authorization.k8s.io/v1"
-TENANT = {"impersonate-user": "tenant"}
 SCHEDULER = {"impersonate-user": "system:kube-scheduler"}
 CONTROLLERS = {"impersonate-user": "system:kube-controller-manager"}
 NODE = {"impersonate-user": "system:node:n1", "impersonate-group": "system:nodes"}
@@ -17,27 +16,6 @@ SIMULATED = {
 }
 KEYS = pytest.mark.parametrize("key", ALLOCATION_ANNOTATIONS)
 PATCH_TYPES = ("merge-patch+json", "strategic-merge-patch+json", "json-patch+json")
-
-
-async def grant(api, role, namespace="default", user="tenant"):
-    """Bind a ClusterRole to a user in a namespace."""
-    subject = {"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user}
-    ref = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role}
-    body = {"metadata": {"name": f"{user}-{role}"}, "roleRef": ref, "subjects": [subject]}
-    await api.create(f"{RBAC}/namespaces/{namespace}/rolebindings", body)
-
-
-async def create_role(api, name, *rules):
-    """Create a ClusterRole; a rule is (group, resources, verbs)."""
-    listed = [{"apiGroups": [g], "resources": r, "verbs": v} for g, r, v in rules]
-    await api.create(f"{RBAC}/clusterroles", {"metadata": {"name": name}, "rules": listed})
-
-
-@pytest.fixture
-async def tenant(api):
-    """A user with edit in one namespace."""
-    await grant(api, "edit")
-    return api
 
 
 def annotated(name, annotations, **spec):
@@ -59,7 +37,7 @@ def assert_forbidden(answer, *keys):
     for key in keys:
         assert (
             f"metadata.annotations[{key}]: only the scheduler may write it"
-            in (answer.json["message"])
+            in answer.json["message"]
         )
     assert "podallocations.scheduling.holdfast.dev" in answer.json["message"]
 
@@ -73,7 +51,7 @@ def patched(kind, notes):
         if text is None
         else {"op": "add", "path": f"/metadata/annotations/{key.replace('/', '~1')}", "value": text}
         for key, text in notes.items()
-    ]  # fmt: skip
+    ]
 
 
 @KEYS
@@ -82,13 +60,12 @@ def patched(kind, notes):
 async def test_a_tenant_cannot_patch_what_its_pod_was_given(tenant, key, kind, query):
     await tenant.create(PODS, annotated("a", {key: "{}", "mine": "1"}, nodeName="n1"))
     headers = TENANT | {"content-type": f"application/{kind}"}
+    path = f"{PODS}/a{query}"
     for notes in ({key: "{ }"}, {key: None}, {key: ""}):
-        path = f"{PODS}/a{query}"
-        assert_forbidden(await tenant.call("PATCH", path, patched(kind, notes), headers=headers),
-                         key)  # fmt: skip
-    allowed = await tenant.call(
-        "PATCH", f"{PODS}/a{query}", patched(kind, {key: "{}", "mine": "2"}), headers=headers
-    )
+        refused = await tenant.call("PATCH", path, patched(kind, notes), headers=headers)
+        assert_forbidden(refused, key)
+    change = patched(kind, {key: "{}", "mine": "2"})
+    allowed = await tenant.call("PATCH", path, change, headers=headers)
     assert allowed.status == 200
     assert (await annotations_of(tenant))[key] == "{}"
 
@@ -117,7 +94,7 @@ async def test_a_tenant_cannot_replace_a_pod_without_its_keys(tenant):
 
 @KEYS
 async def test_the_status_and_other_subresources_are_no_way_around(tenant, key):
-    """Whoever may write the status of pods may not write their allocations by it."""
+    """A right to write the status of pods is no right to write their allocations."""
     await create_role(
         tenant, "status",
         ("", ["pods/status", "pods/resize", "pods/ephemeralcontainers"], ["patch", "update"]),
@@ -172,7 +149,7 @@ async def test_a_binding_empties_what_a_pod_was_created_with(tenant, key):
     """A template that was copied from a pod is no mistake, but it gives nothing."""
     made = await tenant.call("POST", PODS, annotated("a", {key: "{}", "b": "1"}), headers=TENANT)
     assert made.status == 201
-    assert f"metadata.annotations[{key}]: only the scheduler writes it" in (made.headers["Warning"])
+    assert f"metadata.annotations[{key}]: only the scheduler writes it" in made.headers["Warning"]
     assert (await tenant.call("POST", f"{PODS}/a/binding", binding("a", "n1"))).status == 201
     assert await annotations_of(tenant) == {"b": "1"}
 

@@ -2,22 +2,16 @@
 
 import pytest
 
+from apiserver.role_grants import TENANT, create_role, grant, grant_in_every_namespace
 from apiserver.sample_objects import PODS, binding, labelled, pod
-from apiserver.test_pod_allocations import CONTROLLERS, TENANT, create_role, grant
 from holdfast.api.reservation_names import IGNORED
 
+CONTROLLERS = {"impersonate-user": "system:kube-controller-manager"}
 MERGE = {"content-type": "application/merge-patch+json"}
 JOBS = "/apis/scheduling.koordinator.sh/v1alpha1/podmigrationjobs"
 ENTERS = {IGNORED: "true"}
 USE = ("scheduling.holdfast.dev", ["reservedroom"], ["use"])
 REFUSAL = 'needs the verb "use" on reservedroom.scheduling.holdfast.dev'
-
-
-@pytest.fixture
-async def tenant(api):
-    """A user with edit in one namespace."""
-    await grant(api, "edit")
-    return api
 
 
 def template(labels, **spec):
@@ -158,7 +152,7 @@ RESERVED = {"spec": {"owners": [{"object": {}}]}}
 async def test_a_job_with_a_template_needs_the_right_to_create_reservations(api):
     await create_role(api, "jobs", ("scheduling.koordinator.sh", ["podmigrationjobs"],
                                     ["create", "patch", "update"]))  # fmt: skip
-    await bind_everywhere(api, "jobs")
+    await grant_in_every_namespace(api, "jobs")
     refused = await api.call("POST", JOBS, job(template=RESERVED), headers=TENANT)
     assert refused.status == 403
     assert 'verb "create" on reservations.scheduling.koordinator.sh' in refused.json["message"]
@@ -173,12 +167,5 @@ async def test_a_job_with_a_template_needs_the_right_to_create_reservations(api)
     other = {"spec": {"reservationOptions": {"template": {"spec": {"ttl": "1h"}}}}}
     assert (await api.call("PATCH", at, other, headers=TENANT | MERGE)).status == 403
     await create_role(api, "reserving", ("scheduling.koordinator.sh", ["reservations"], ["create"]))
-    await bind_everywhere(api, "reserving")
+    await grant_in_every_namespace(api, "reserving")
     assert (await api.call("PATCH", at, other, headers=TENANT | MERGE)).status == 200
-
-
-async def bind_everywhere(api, role):
-    subject = {"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "tenant"}
-    ref = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role}
-    body = {"metadata": {"name": role}, "roleRef": ref, "subjects": [subject]}
-    await api.create("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", body)
