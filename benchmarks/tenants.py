@@ -3,7 +3,7 @@
     python benchmarks/tenants.py [--seconds 10] [--rounds 3] [--batch 120]
 
 API server and scheduler are processes. Ten nodes have 5,120 devices. In each round the pods of one
-namespace are created alone at first, then beside a tenant of another namespace, who creates four
+namespace are created alone at first, then beside a tenant of another namespace that creates four
 claims and pods a second (at first ``--batch`` more), each claim with a selector of its own that
 uses its whole budget on every device and matches none. A pod waits from its creation to the watch
 event of its bind. ``ordinary`` pods need no preparation, ``claim`` pods have a claim with a cheap
