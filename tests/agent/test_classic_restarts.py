@@ -19,111 +19,108 @@ def late_release(monkeypatch):
     monkeypatch.setattr(claim_manager, "RESTORED_SECONDS", 1000.0)
 
 
-@pytest.mark.parametrize("restarted", [False, True])
-async def test_C066_the_claim_of_a_pod_deleted_by_force_is_unprepared(
-    cluster, node_directory, restarted
-):
+@pytest.fixture
+async def node(cluster, node_directory):
+    """A node with a driver; its agent is started by the tests."""
     await cluster.simulated_nodes.stop()
     node = ClassicNode(cluster, node_directory)
     async with node.driver:
+        yield node
+
+
+async def run_with_earlier_agent(node, name):
+    """Run a pod with the claim `c`, whose handle is the pod's name; then its agent ends."""
+    async with node.running_agent():
+        await node.registered()
+        await node.claim(handle=name)
+        await node.run(name, "c")
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+async def test_C066_the_claim_of_a_pod_deleted_by_force_is_unprepared(cluster, node, restarted):
+    async with node.running_agent():
+        await node.registered()
+        await node.claim()
+        await node.run("p", "c")
+        if not restarted:
+            await node.delete("p", grace=0)
+            assert node.driver.sequence == ["prepare:c", "unprepare:c"]
+    if restarted:
+        await node.delete("p", grace=0)
         async with node.running_agent():
             await node.registered()
-            await node.claim()
-            await node.run("p", "c")
-            if not restarted:
-                await node.delete("p", grace=0)
-                assert node.driver.sequence == ["prepare:c", "unprepare:c"]
-        if restarted:
-            await node.delete("p", grace=0)
-            async with node.running_agent():
-                await node.registered()
-                await cluster.clock.advance(1)
-        assert node.driver.sequence == ["prepare:c", "unprepare:c"]
+            await cluster.clock.advance(1)
+    assert node.driver.sequence == ["prepare:c", "unprepare:c"]
 
 
 async def test_C068_a_recreated_claim_is_prepared_after_the_old_one_is_unprepared(
-    cluster, node_directory, late_release
+    cluster, node, late_release
 ):
-    await cluster.simulated_nodes.stop()
-    node = ClassicNode(cluster, node_directory)
-    async with node.driver:
-        async with node.running_agent():
-            await node.registered()
-            await node.claim(handle="old")
-            await node.run("old", "c")
-        await node.delete("old", grace=0)
-        await node.release("c")
-        await node.claim(handle="new")
-        await node.run("new", "c")
-        async with node.running_agent():
-            await node.registered()
-            await cluster.clock.advance(5)
-            assert await node.phase("new") == "Running"
-            assert node.driver.sequence == ["prepare:c", "unprepare:c", "prepare:c"]
-            assert node.driver.handles == ["old", "new"]
-            assert len(node.driver.prepared) == 1
+    await run_with_earlier_agent(node, "old")
+    await node.delete("old", grace=0)
+    await node.release("c")
+    await node.claim(handle="new")
+    await node.run("new", "c")
+    async with node.running_agent():
+        await node.registered()
+        await cluster.clock.advance(5)
+        assert await node.phase("new") == "Running"
+        assert node.driver.sequence == ["prepare:c", "unprepare:c", "prepare:c"]
+        assert node.driver.handles == ["old", "new"]
+        assert len(node.driver.prepared) == 1
 
 
 async def test_a_claim_allocated_anew_is_unprepared_before_it_is_prepared_again(
-    cluster, node_directory, late_release
+    cluster, node, late_release
 ):
     """The uid is the same: what differs is that its old pod has it no longer."""
-    await cluster.simulated_nodes.stop()
-    node = ClassicNode(cluster, node_directory)
-    async with node.driver:
-        async with node.running_agent():
-            await node.registered()
-            await node.claim(handle="old")
-            await node.run("old", "c")
-        await node.delete("old", grace=0)
-        await node.reserve("c")
-        await node.status("c", deallocationRequested=True)
-        await node.status("c", allocation=None, driverName=None, deallocationRequested=None)
-        await node.allocate("c", "new")
-        await node.run("new", "c")
-        async with node.running_agent():
-            await node.registered()
-            await cluster.clock.advance(5)
-            assert await node.phase("new") == "Running"
-            assert node.driver.sequence == ["prepare:c", "unprepare:c", "prepare:c"]
-            assert node.driver.handles == ["old", "new"]
+    await run_with_earlier_agent(node, "old")
+    await node.delete("old", grace=0)
+    await node.reserve("c")
+    await node.status("c", deallocationRequested=True)
+    await node.status("c", allocation=None, driverName=None, deallocationRequested=None)
+    await node.allocate("c", "new")
+    await node.run("new", "c")
+    async with node.running_agent():
+        await node.registered()
+        await cluster.clock.advance(5)
+        assert await node.phase("new") == "Running"
+        assert node.driver.sequence == ["prepare:c", "unprepare:c", "prepare:c"]
+        assert node.driver.handles == ["old", "new"]
 
 
 async def test_C083_the_next_prepare_sees_a_new_handle_and_users_keep_running(
-    cluster, node_directory
+    cluster, node, node_directory
 ):
-    await cluster.simulated_nodes.stop()
-    node = ClassicNode(cluster, node_directory)
-    async with node.driver:
-        async with node.running_agent():
-            await node.registered()
-            await node.claim(handle="small", shared=True)
-            one, two = await node.create("one", "c"), await node.create("two", "c")
-            await node.reserve("c", one, two)
-            await node.bind("one")
-            await node.allocate("c", "larger", shared=True)
-            await node.bind("two")
-            assert node.driver.handles == ["small", "larger"]
-            envs = [await node.env(name) for name in ("one", "two")]
-            assert [each["main"]["CLAIM_c"] for each in envs] == ["small", "larger"]
-        await node.allocate("c", "largest", shared=True)
-        async with node.running_agent():
-            await node.registered()
-            await cluster.clock.advance(2)
-            assert node.driver.handles == ["small", "larger", "largest"]
-            stored = json.loads((node_directory / "dra_manager_state").read_text())
-            assert stored["Checksum"] == zlib.crc32(stored["Data"].encode())
-            (entry,) = json.loads(stored["Data"])["ClaimInfoStateList"]
-            assert entry["ClassName"] == "gold" and sorted(entry["PodUIDs"]) == sorted(
-                (one.uid, two.uid)
-            )
-            state = entry["DriverState"][node.driver.name]
-            assert (state["Classic"], state["ResourceHandle"]) == (True, "largest")
-            for name in ("one", "two"):
-                pod = await node.pod(name)
-                assert pod.status.container_statuses[0].restart_count == 0
-                assert pod.status.phase == "Running"
-        assert node.driver.sequence == ["prepare:c"] * 3
+    async with node.running_agent():
+        await node.registered()
+        await node.claim(handle="small", shared=True)
+        one, two = await node.create("one", "c"), await node.create("two", "c")
+        await node.reserve("c", one, two)
+        await node.bind("one")
+        await node.allocate("c", "larger", shared=True)
+        await node.bind("two")
+        assert node.driver.handles == ["small", "larger"]
+        envs = [await node.env(name) for name in ("one", "two")]
+        assert [each["main"]["CLAIM_c"] for each in envs] == ["small", "larger"]
+    await node.allocate("c", "largest", shared=True)
+    async with node.running_agent():
+        await node.registered()
+        await cluster.clock.advance(2)
+        assert node.driver.handles == ["small", "larger", "largest"]
+        stored = json.loads((node_directory / "dra_manager_state").read_text())
+        assert stored["Checksum"] == zlib.crc32(stored["Data"].encode())
+        (entry,) = json.loads(stored["Data"])["ClaimInfoStateList"]
+        assert entry["ClassName"] == "gold" and sorted(entry["PodUIDs"]) == sorted(
+            (one.uid, two.uid)
+        )
+        state = entry["DriverState"][node.driver.name]
+        assert (state["Classic"], state["ResourceHandle"]) == (True, "largest")
+        for name in ("one", "two"):
+            pod = await node.pod(name)
+            assert pod.status.container_statuses[0].restart_count == 0
+            assert pod.status.phase == "Running"
+    assert node.driver.sequence == ["prepare:c"] * 3
 
 
 async def test_C069_the_kit_writes_valid_files_of_the_lowest_version_and_removes_them(
@@ -176,45 +173,33 @@ async def test_C069_the_kit_writes_valid_files_of_the_lowest_version_and_removes
 @pytest.mark.parametrize("lost", ["reset", "removed"])
 @pytest.mark.parametrize("driver_is_late", [False, True])
 async def test_claims_of_running_pods_are_prepared_again_without_their_checkpoint(
-    cluster, node_directory, lost, driver_is_late
+    cluster, node, node_directory, lost, driver_is_late
 ):
-    await cluster.simulated_nodes.stop()
-    node = ClassicNode(cluster, node_directory)
-    async with node.driver:
-        async with node.running_agent():
-            await node.registered()
-            await node.claim(handle="h")
-            await node.run("p", "c")
-        checkpoint = node_directory / "dra_manager_state"
-        if lost == "reset":
-            checkpoint.write_text("{")
-        else:
-            checkpoint.unlink()
-        async with node.running_agent(reset_checkpoint=lost == "reset"):
-            if driver_is_late:
-                await cluster.clock.advance(30)
-            await node.registered()
-            await cluster.clock.advance(2)
-            assert node.driver.sequence == ["prepare:c"] * 2
-            assert await node.phase("p") == "Running"
-            await node.delete("p")
-            await cluster.clock.advance(1)
-        assert node.driver.sequence == ["prepare:c", "prepare:c", "unprepare:c"]
-        assert "ClaimUID" not in checkpoint.read_text()
+    await run_with_earlier_agent(node, "p")
+    checkpoint = node_directory / "dra_manager_state"
+    if lost == "reset":
+        checkpoint.write_text("{")
+    else:
+        checkpoint.unlink()
+    async with node.running_agent(reset_checkpoint=lost == "reset"):
+        if driver_is_late:
+            await cluster.clock.advance(30)
+        await node.registered()
+        await cluster.clock.advance(2)
+        assert node.driver.sequence == ["prepare:c"] * 2
+        assert await node.phase("p") == "Running"
+        await node.delete("p")
+        await cluster.clock.advance(1)
+    assert node.driver.sequence == ["prepare:c", "prepare:c", "unprepare:c"]
+    assert "ClaimUID" not in checkpoint.read_text()
 
 
 async def test_a_pod_that_ends_before_its_claims_are_known_again_is_unprepared(
-    cluster, node_directory, late_release
+    cluster, node, late_release
 ):
-    await cluster.simulated_nodes.stop()
-    node = ClassicNode(cluster, node_directory)
-    async with node.driver:
-        async with node.running_agent():
-            await node.registered()
-            await node.claim(handle="h")
-            await node.run("p", "c")
-        async with node.running_agent(reset_checkpoint=True):
-            await node.registered()
-            await node.delete("p")
-            await cluster.clock.advance(1)
-        assert node.driver.sequence == ["prepare:c", "unprepare:c"]
+    await run_with_earlier_agent(node, "p")
+    async with node.running_agent(reset_checkpoint=True):
+        await node.registered()
+        await node.delete("p")
+        await cluster.clock.advance(1)
+    assert node.driver.sequence == ["prepare:c", "unprepare:c"]
