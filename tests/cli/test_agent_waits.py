@@ -4,6 +4,8 @@ import asyncio
 import signal
 import threading
 from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
@@ -61,25 +63,45 @@ def directory():
         yield path
 
 
-def test_an_agent_waits_for_its_api_server_with_one_line_and_is_not_ready(
-    server, start, tmp_path, directory
-):
-    port, health = free_port(), free_port()
-    text = server.read_text()
+@dataclass(frozen=True)
+class Absent:
+    """An API server at a port where nothing listens yet, and its kubeconfig."""
+
+    kubeconfig: Path
+    port: int
+    actual_port: int
+
+
+@pytest.fixture
+def absent(server, tmp_path):
+    """The kubeconfig of the server with another port."""
+    port, text = free_port(), server.read_text()
     [line] = [line for line in text.splitlines() if "server:" in line]
     actual = int(line.rpartition(":")[2].strip('" '))
     moved = tmp_path / "kubeconfig"
     moved.write_text(text.replace(f":{actual}", f":{port}"))
     moved.chmod(0o600)
-    flags = ("--node", "late", "--node-dir", directory, "--kubeconfig", moved)
+    return Absent(moved, port, actual)
+
+
+@pytest.fixture
+def flags(absent, directory):
+    """The flags of an agent of the absent server."""
+    return ("--node", "late", "--node-dir", directory, "--kubeconfig", absent.kubeconfig)
+
+
+def test_an_agent_waits_for_its_api_server_with_one_line_and_is_not_ready(
+    server, start, absent, flags
+):
+    health = free_port()
     agent = start("agent", *flags, "--health-port", health)
     output = read_until(agent, "node late is not registered yet")
-    assert f"127.0.0.1:{port}" in output
+    assert f"127.0.0.1:{absent.port}" in output
     assert "trying again" in output
     status, text = asked(health, "/readyz")
     assert (status, "the node is not registered yet" in text) == (500, True)
     assert asked(health, "/livez") == (200, "ok")
-    with forwarding(port, actual):
+    with forwarding(absent.port, absent.actual_port):
         output = read_until(agent, "Ctrl-C")
         assert "not registered yet" not in output
         assert asked(health, "/readyz") == (200, "ok")
@@ -90,14 +112,8 @@ def test_an_agent_waits_for_its_api_server_with_one_line_and_is_not_ready(
         assert agent.returncode == 0
 
 
-def test_an_agent_that_waits_can_be_stopped(server, start, tmp_path, directory):
-    text = server.read_text()
-    [line] = [line for line in text.splitlines() if "server:" in line]
-    actual = int(line.rpartition(":")[2].strip('" '))
-    moved = tmp_path / "kubeconfig"
-    moved.write_text(text.replace(f":{actual}", f":{free_port()}"))
-    moved.chmod(0o600)
-    agent = start("agent", "--node", "late", "--node-dir", directory, "--kubeconfig", moved)
+def test_an_agent_that_waits_can_be_stopped(start, flags):
+    agent = start("agent", *flags)
     read_until(agent, "node late is not registered yet")
     agent.send_signal(signal.SIGTERM)
     agent.communicate()
