@@ -130,8 +130,17 @@ def _info(nodes, reservations, info):
 
 async def rebuilt(client):
     """Return a new world from the objects of the API server."""
+    return world_of(await objects_of(client))
+
+
+async def objects_of(client):
+    """Return all objects of the API server that a world has."""
+    return [obj for resource in SOURCES for obj in (await client.list(resource)).items]
+
+
+def world_of(objects):
+    """Return a new world from objects."""
     world = World()
-    for resource in SOURCES:
-        for obj in (await client.list(resource)).items:
-            world.upsert(obj)
+    for obj in objects:
+        world.upsert(obj)
     return world

@@ -1,6 +1,7 @@
 """Random attacks of a tenant on what the pods of another have; both are set up as the docs say."""
 
 import json
+from contextlib import contextmanager
 from pathlib import Path
 from random import Random
 
@@ -26,6 +27,7 @@ from holdfast.errors import Conflict, Refused
 from holdfast.testing import a_deployment, a_node, a_pod
 from holdfast.testing.builders import an_object
 from holdfast.testing.numa_builders import a_bound_pod, a_topology
+from laws.cluster_identities import audit
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "74-tenants"
 MINE, OTHERS = "team-a", "team-b"
@@ -82,6 +84,25 @@ class Tenant:
         """What the tenant tries, some more often."""
         return (self._create, self._create, self._patch, self._patch, self._replace, self._status,
                 self._bind, self._deploy, self._migrate, self._delete, self._restart)  # fmt: skip
+
+    async def attack(self, steps):
+        """Take steps, each followed by an audit of the cluster."""
+        with self.shown_in_failures():
+            await self.begin()
+            for _ in range(steps):
+                await self.step()
+                await audit(self.cluster)
+            await self.finish()
+            await audit(self.cluster)
+
+    @contextmanager
+    def shown_in_failures(self):
+        """Add the steps to a failure inside the block."""
+        try:
+            yield
+        except AssertionError as broken:
+            broken.add_note("\n".join(self.log))
+            raise
 
     async def step(self):
         attack = self.dice.choice(self.attacks())

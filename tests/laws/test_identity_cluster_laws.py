@@ -2,17 +2,14 @@
 
 import pytest
 
-from holdfast.api.scheme import (
-    POD_MIGRATION_JOBS,
-    SHARED_DEVICES,
-)
+from holdfast.api.scheme import POD_MIGRATION_JOBS
 from holdfast.controllers.pod_migration.job_fields import is_limited
 from holdfast.testing.harness import Harness
-from laws.cluster_audit import broken_promises, take_census
+from laws.cluster_audit import take_census
+from laws.cluster_identities import audit
 from laws.cluster_steps import Network
 from laws.cluster_truth import stale_statuses, wrong_phases
 from laws.core_steps import CoreLife
-from laws.identity_audit import shared_identities, wrong_amounts
 from laws.ledger_shape import rebuilt, shape_of
 from soak_size import SEED, rounds
 
@@ -31,11 +28,11 @@ async def test_identities_have_one_holder_through_faults_and_restarts(tmp_path, 
             await life.begin()
             for _ in range(STEPS):
                 await life.step()
-                await audit(cluster, nodes_of)
+                await check(cluster, nodes_of)
             network.heal()
             await life.finish()
             await cluster.advance(LONG_ENOUGH)
-            await audit(cluster, nodes_of)
+            await check(cluster, nodes_of)
             await check_idle_cluster(cluster)
         except AssertionError as broken:
             broken.add_note(
@@ -44,17 +41,9 @@ async def test_identities_have_one_holder_through_faults_and_restarts(tmp_path, 
             raise
 
 
-async def audit(cluster, identities_of):
+async def check(cluster, identities_of):
     """Check all objects; what a bound pod has never changes."""
-    census = await take_census(cluster.client)
-    devices = (await cluster.client.list(SHARED_DEVICES)).items
-    broken = [
-        *broken_promises(census),
-        *shared_identities(census.pods, census.reservations, devices),
-        *wrong_amounts(census.pods, census.reservations, (), ()),
-    ]
-    assert not broken, broken
-    for pod in census.pods:
+    for pod in (await audit(cluster)).pods:
         if pod.spec.node_name:
             has = (pod.spec.node_name, pod.metadata.annotations)
             assert identities_of.setdefault(pod.uid, has) == has, f"{pod.name} changed"

@@ -4,7 +4,6 @@ import pytest
 
 from holdfast.testing.harness import Harness
 from laws.room_steps import RoomTenant
-from laws.test_tenant_laws import audit
 from soak_size import SEED, rounds
 
 SEEDS = range(SEED, SEED + rounds(8))
@@ -15,14 +14,5 @@ STEPS = 60
 async def test_a_tenant_enters_no_room_and_gets_no_more_by_other_names(tmp_path, seed, repeatable):
     async with Harness(tmp_path, seed=seed) as cluster:
         tenant = RoomTenant(cluster, seed)
-        try:
-            await tenant.begin()
-            for _ in range(STEPS):
-                await tenant.step()
-                await audit(cluster)
-            await tenant.finish()
-            await audit(cluster)
-        except AssertionError as broken:
-            broken.add_note("\n".join(tenant.log))
-            raise
+        await tenant.attack(STEPS)
         assert tenant.refused

@@ -5,13 +5,12 @@ from dataclasses import replace
 
 import pytest
 
-from holdfast.api.scheme import PODS, SHARED_DEVICES
+from holdfast.api.scheme import PODS
 from holdfast.plugins import default_profiles
 from holdfast.testing.builders import resource_of
 from holdfast.testing.clock import VirtualClock
 from holdfast.testing.harness import Harness
-from laws.cluster_audit import broken_promises, take_census
-from laws.identity_audit import shared_identities, wrong_amounts
+from laws.cluster_identities import audit
 from laws.turns_world import PlainPods, Record, TurnsWorld
 from soak_size import SEED, rounds
 
@@ -52,7 +51,7 @@ async def test_namespaces_take_turns_and_other_pods_wait_for_none(
         assert record.evaluated["outside"] == 0
         assert set(plain.waited.values()) == {0}
         assert len(plain.waited) == made
-        await audit(cluster)
+        await audit(cluster, all_scheduled=True)
 
 
 async def replace_stored(cluster, raw):
@@ -65,15 +64,3 @@ async def delete_one(cluster, dice):
     if pods:
         pod = dice.choice(sorted(pods, key=lambda p: p.name))
         await cluster.client.delete(PODS, pod.name, pod.namespace)
-
-
-async def audit(cluster):
-    """Every CPU and device has one holder, and no pod has more than it requests."""
-    census = await take_census(cluster.client)
-    devices = (await cluster.client.list(SHARED_DEVICES)).items
-    broken = [
-        *broken_promises(census),
-        *shared_identities(census.pods, census.reservations, devices),
-        *wrong_amounts(census.pods, census.reservations, (), devices),
-    ]
-    assert not broken, broken
