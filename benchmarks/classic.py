@@ -13,30 +13,24 @@ import argparse
 import asyncio
 import json
 import re
-import subprocess
 import sys
-import tempfile
-import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 from holdfast.api.classic import classic_resources
 from holdfast.api.node_inventory import NODE_INVENTORIES
 from holdfast.api.scheme import NAMESPACES, NODES, PODS
 from holdfast.client.client import Client
-from holdfast.client.http import HttpTransport
-from holdfast.client.kubeconfig import load
 from holdfast.driverkit import Choice, Device, Driver
 from holdfast.driverkit.classic.inventory_objects import raw_spec
 from holdfast.testing import a_node, a_pod
 from holdfast.testing.classic_builders import a_classic_claim, a_classic_class, named
-from real_load import Observer, cpu_seconds
+from processes import Processes, api_server
+from real_load import Observer, at_once, cpu_seconds
 
 DEVICES = 8
-AT_ONCE = 32
 Created = tuple[Any, dict[str, Any], str]
 """A resource, an object and its namespace."""
 SECONDS = 600.0
@@ -81,24 +75,11 @@ class Result:
 
 async def measure(nodes: int, pods: int) -> Result:
     """Start everything and wait until all pods are bound."""
-    with tempfile.TemporaryDirectory() as folder:
-        data = Path(folder)
-        processes = {"API server": start(data, "apiserver", "--data-dir", folder, "--port", "0")}
-        try:
-            return await _measure(data, processes, nodes, pods)
-        finally:
-            for process in reversed(processes.values()):
-                process.terminate()
-            for process in processes.values():
-                process.wait(30)
+    async with api_server() as (processes, client):
+        return await _measure(processes, client, nodes, pods)
 
 
-async def _measure(
-    data: Path, processes: dict[str, subprocess.Popen[bytes]], nodes: int, pods: int
-) -> Result:
-    kubeconfig = data / "kubeconfig"
-    await until(data, processes["API server"], b"serving")
-    client = Client(HttpTransport(await load(kubeconfig)))
+async def _measure(processes: Processes, client: Client, nodes: int, pods: int) -> Result:
     claims = [f"pod-{i:05}" for i in range(pods)]
     await fill(client, nodes, claims)
     pods_with = [a_pod(name, cpu="100m", claims=[named("gpu", name)]) for name in claims]
@@ -106,27 +87,24 @@ async def _measure(
     observer = Observer(client, pods, pods)
     await observer.start()
     before = await writes_so_far(client)
-    processes["driver"] = await start_driver(data)
-    processes["scheduler"] = start(data, "scheduler", "--kubeconfig", str(kubeconfig))
+    await start_driver(processes)
+    processes.start("scheduler", "--kubeconfig", str(processes.kubeconfig))
     await asyncio.wait_for(observer.began.wait(), SECONDS)
-    used = {name: cpu_seconds(process.pid) for name, process in processes.items()}
+    used = {name: cpu_seconds(process.pid) for name, process in processes.running.items()}
     await asyncio.wait_for(observer.finished(), SECONDS)
     cpu = {
         name: 1000 * (cpu_seconds(process.pid) - used[name]) / pods
-        for name, process in processes.items()
+        for name, process in processes.running.items()
     }
     writes = {key: count / pods for key, count in (await writes_so_far(client) - before).items()}
-    await client.close()
     rate = pods / (observer.binds.last - observer.binds.first)
     return Result(nodes, pods, rate, sum(writes.values()), writes, cpu)
 
 
-async def start_driver(data: Path) -> subprocess.Popen[bytes]:
-    """Start the controller of the driver; it has the API server's folder."""
-    own = [sys.executable, __file__, "--driver", str(data / "kubeconfig")]
-    process = _spawn(data, "driver", own)
-    await until(data, process, b"allocates", "driver")
-    return process
+async def start_driver(processes: Processes) -> None:
+    """Start the controller of the driver, and wait until it works."""
+    processes.spawn("driver", sys.executable, __file__, "--driver", str(processes.kubeconfig))
+    await processes.printed("driver", "allocates")
 
 
 async def fill(client: Client, nodes: int, claims: Iterable[str]) -> None:
@@ -148,13 +126,8 @@ async def fill(client: Client, nodes: int, claims: Iterable[str]) -> None:
 
 
 async def create_all(client: Client, objects: Iterator[Created]) -> None:
-    """Create objects, many at once."""
-
-    async def create() -> None:
-        for resource, raw, namespace in objects:
-            await client.create(resource, raw, namespace)
-
-    await asyncio.gather(*(create() for _ in range(AT_ONCE)))
+    """Create objects, many at a time."""
+    await at_once(objects, lambda each: client.create(*each))
 
 
 async def writes_so_far(client: Client) -> Counter[str]:
@@ -167,25 +140,6 @@ async def writes_so_far(client: Client) -> Counter[str]:
             name = f"{resource}.{group}" if group else resource
             found[f"{verb.lower()} {name}{f'/{part}' if part else ''}"] += int(float(count))
     return found
-
-
-def start(data: Path, command: str, *words: str) -> subprocess.Popen[bytes]:
-    return _spawn(data, command, [sys.executable, "-m", "holdfast", command, *words])
-
-
-def _spawn(data: Path, name: str, command: list[str]) -> subprocess.Popen[bytes]:
-    with (data / f"{name}.log").open("wb") as log:
-        return subprocess.Popen(command, stdout=log, stderr=log)
-
-
-async def until(
-    data: Path, process: subprocess.Popen[bytes], words: bytes, name: str = "apiserver"
-) -> None:
-    log, deadline = data / f"{name}.log", time.monotonic() + 120
-    while words not in log.read_bytes():
-        if process.poll() is not None or time.monotonic() > deadline:
-            raise SystemExit(log.read_text())
-        await asyncio.sleep(0.05)
 
 
 def main() -> None:

@@ -84,37 +84,38 @@ async def fill(client: Client, workload: str, node_count: int, pod_count: int) -
     if workload in CORE_CASES:
         await _fill_with_cores(client, workload, node_count, pod_count)
         return
-    await _at_once(nodes(node_count), lambda raw: client.create(NODES, raw))
+    await at_once(nodes(node_count), lambda raw: client.create(NODES, raw))
     if workload in DEVICE_CASES:
         await _fill_with_devices(client, workload, node_count, pod_count)
         return
     if workload == "owners":
-        await _at_once(range(RESERVED), lambda number: reserve(client, number, node_count))
-    await _at_once(pods(workload, pod_count), lambda raw: client.create(PODS, raw, "default"))
+        await at_once(range(RESERVED), lambda number: reserve(client, number, node_count))
+    await at_once(pods(workload, pod_count), lambda raw: client.create(PODS, raw, "default"))
 
 
 async def _fill_with_cores(client: Client, case: str, node_count: int, pod_count: int) -> None:
-    await _at_once(range(node_count), lambda i: real_cores.create_node(client, i))
+    await at_once(range(node_count), lambda i: real_cores.create_node(client, i))
     if case == "core-owners":
         held = range(min(node_count, real_cores.RESERVED))
-        await _at_once(held, lambda i: real_cores.create_reservation(client, i))
+        await at_once(held, lambda i: real_cores.create_reservation(client, i))
     made = real_cores.pods(case, pod_count)
-    await _at_once(made, lambda raw: client.create(PODS, raw, "default"))
+    await at_once(made, lambda raw: client.create(PODS, raw, "default"))
 
 
 async def _fill_with_devices(client: Client, case: str, node_count: int, pod_count: int) -> None:
     await real_devices.create_classes(client)
     names = [raw["metadata"]["name"] for raw in nodes(node_count)]
-    await _at_once(names, lambda name: real_devices.create_slices(client, case, name))
+    await at_once(names, lambda name: real_devices.create_slices(client, case, name))
     old = range(real_devices.OLD_CLAIMS)
-    await _at_once(old, lambda i: real_devices.create_old_claim(client, i, node_count))
+    await at_once(old, lambda i: real_devices.create_old_claim(client, i, node_count))
     if not real_devices.CASES[case].resource:
-        await _at_once(range(pod_count), lambda i: real_devices.create_claim(client, case, i))
+        await at_once(range(pod_count), lambda i: real_devices.create_claim(client, case, i))
     made = real_devices.pods(case, pod_count)
-    await _at_once(made, lambda raw: client.create(PODS, raw, "default"))
+    await at_once(made, lambda raw: client.create(PODS, raw, "default"))
 
 
-async def _at_once(items: Iterable[Any], do: Callable[[Any], Awaitable[Any]]) -> None:
+async def at_once(items: Iterable[Any], do: Callable[[Any], Awaitable[Any]]) -> None:
+    """Do something with all items, with many at a time."""
     left = iter(items)
 
     async def work() -> None:

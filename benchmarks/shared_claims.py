@@ -13,28 +13,23 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import subprocess
-import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import classic
-from classic import AT_ONCE, SECONDS, start, until, writes_so_far
+from classic import SECONDS, writes_so_far
 from holdfast.api.classic_names import MAX_CONSUMERS as CLASSIC_CONSUMERS
 from holdfast.api.devices import MAX_CONSUMERS
 from holdfast.api.scheme import DEVICE_CLASSES, NODES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES
 from holdfast.client.client import Client
-from holdfast.client.http import HttpTransport
-from holdfast.client.kubeconfig import load
 from holdfast.testing import a_claim, a_device_class, a_node, a_pod, a_slice
 from holdfast.testing.classic_builders import named
+from processes import Processes, api_server
 from real_load import Observer
 
 Figures = dict[str, float]
-PODS_AT_MOST = MAX_CONSUMERS
 COUNTS = (120, 250)
 
 
@@ -66,48 +61,30 @@ async def measure(counts: Sequence[int]) -> dict[str, dict[int, Figures]]:
 
 
 async def _measured(way: Way, pods: int) -> Figures:
-    with tempfile.TemporaryDirectory() as folder:
-        data = Path(folder)
-        processes = [start(data, "apiserver", "--data-dir", folder, "--port", "0")]
-        try:
-            await until(data, processes[0], b"serving")
-            client = Client(HttpTransport(await load(data / "kubeconfig")))
-            return await _run(client, data, processes, way, pods)
-        finally:
-            for process in reversed(processes):
-                process.terminate()
-            for process in processes:
-                process.wait(30)
+    async with api_server() as (processes, client):
+        return await _run(processes, client, way, pods)
 
 
-async def _run(
-    client: Client, data: Path, processes: list[subprocess.Popen[bytes]], way: Way, pods: int
-) -> Figures:
-    names, kubeconfig = way.claims(pods), str(data / "kubeconfig")
+async def _run(processes: Processes, client: Client, way: Way, pods: int) -> Figures:
+    names = way.claims(pods)
     if way.is_classic:
         await classic.fill(client, -(-pods // classic.DEVICES), sorted(set(names)))
-        processes.append(await classic.start_driver(data))
+        await classic.start_driver(processes)
     else:
         await _fill(client, pods, sorted(set(names)))
-    flags = ("--kubeconfig", kubeconfig, "--health-port", "0")
-    processes.append(start(data, "scheduler", *flags))
-    await until(data, processes[-1], b"scheduling for", "scheduler")
+    processes.start("scheduler", "--kubeconfig", str(processes.kubeconfig), "--health-port", "0")
+    await processes.printed("scheduler", "scheduling for")
     observer = Observer(client, pods, pods)
     await observer.start()
     before, began = await writes_so_far(client), time.monotonic()
-    left = iter(enumerate(names))
-
-    async def create() -> None:
-        for i, claim in left:
-            entry = _entry(way, claim)
-            raw = a_pod(f"pod-{i:05}", cpu="100m", claims=[entry])
-            await client.create(PODS, raw, "default")
-
-    await asyncio.gather(*(create() for _ in range(AT_ONCE)))
+    made = (
+        a_pod(f"pod-{i:05}", cpu="100m", claims=[_entry(way, claim)])
+        for i, claim in enumerate(names)
+    )
+    await classic.create_all(client, ((PODS, raw, "default") for raw in made))
     await asyncio.wait_for(observer.finished(), SECONDS)
     took = time.monotonic() - began
     writes = (await writes_so_far(client) - before).total() / pods
-    await client.close()
     return {"seconds": took, "writes": writes}
 
 
@@ -129,7 +106,7 @@ def main() -> None:
     """Measure and print a table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--pods", type=int, nargs="+", default=list(COUNTS),
-                        help=f"at most {PODS_AT_MOST}")  # fmt: skip
+                        help=f"at most {MAX_CONSUMERS}")  # fmt: skip
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args()
     found = asyncio.run(measure(args.pods))

@@ -15,25 +15,21 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import subprocess
-import tempfile
 import time
 from collections import defaultdict
 from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import asynccontextmanager, suppress
 from itertools import count
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from classic import AT_ONCE, start, until
 from holdfast.api.scheme import PODS, RESOURCE_CLAIMS
 from holdfast.client.client import Client
-from holdfast.client.http import HttpTransport
-from holdfast.client.kubeconfig import load
 from holdfast.testing import a_claim, a_device, a_device_class, a_namespace, a_node, a_pod, a_slice
 from holdfast.testing.builders import resource_of
+from processes import api_server
+from real_load import at_once
 
 Raw = dict[str, Any]
 Waits = dict[str, list[float]]
@@ -144,38 +140,20 @@ class Tenants:
             await self._attack_with(1)
 
     async def _attack_with(self, pods: int) -> None:
-        numbers = iter([next(self._numbers) for _ in range(pods)])
-
-        async def create() -> None:
-            for number in numbers:
-                name = f"h{number}"
-                await self.create(a_claiming_pod(name, HOSTILE, hostile_selector(number)))
-
-        await asyncio.gather(*(create() for _ in range(AT_ONCE)))
+        numbers = [next(self._numbers) for _ in range(pods)]
+        made = (a_claiming_pod(f"h{n}", HOSTILE, hostile_selector(n)) for n in numbers)
+        await at_once(made, self.create)
 
 
 async def measure(seconds: float, rounds: int, batch: int) -> dict[str, dict[str, list[float]]]:
     """Return the seconds that the pods waited, ``alone`` and ``attacked``, by kind of pod."""
-    with tempfile.TemporaryDirectory() as folder:
-        data = Path(folder)
-        processes: list[subprocess.Popen[bytes]] = []
-        try:
-            processes.append(start(data, "apiserver", "--data-dir", folder, "--port", "0"))
-            await until(data, processes[0], b"serving")
-            client = Client(HttpTransport(await load(data / "kubeconfig")))
-            tenants = Tenants(client)
-            await tenants.fill()
-            flags = ("--kubeconfig", str(data / "kubeconfig"), "--health-port", "0")
-            processes.append(start(data, "scheduler", *flags))
-            await until(data, processes[1], b"scheduling for", "scheduler")
-            found = await _rounds(tenants, seconds, rounds, batch)
-            await client.close()
-            return found
-        finally:
-            for process in reversed(processes):
-                process.terminate()
-            for process in processes:
-                process.wait(30)
+    async with api_server() as (processes, client):
+        tenants = Tenants(client)
+        await tenants.fill()
+        flags = ("--kubeconfig", str(processes.kubeconfig), "--health-port", "0")
+        processes.start("scheduler", *flags)
+        await processes.printed("scheduler", "scheduling for")
+        return await _rounds(tenants, seconds, rounds, batch)
 
 
 async def _rounds(tenants: Tenants, seconds: float, rounds: int, batch: int) -> dict[str, Waits]:
