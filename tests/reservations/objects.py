@@ -87,6 +87,12 @@ async def status(cluster, name="r"):
     return found.phase, dict(found.allocated), sorted(o.name for o in found.current_owners)
 
 
+async def ready(cluster, name="r"):
+    """Return status and reason of a reservation's Ready condition."""
+    found = (await cluster.reservation(name)).condition("Ready")
+    return found.status, found.reason
+
+
 async def is_pending(cluster, name):
     """Tell whether a pod has no node."""
     return await cluster.node_of(name) == ""

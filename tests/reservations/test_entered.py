@@ -1,14 +1,9 @@
 """A reservation that a pod enters which is not its owner says so."""
 
 from holdfast.api.scheme import PODS
-from reservations.objects import PREFIX, create_each, held, node, non_owner, owner, status
+from reservations.objects import PREFIX, create_each, held, node, non_owner, owner, ready, status
 
 IGNORING = {f"{PREFIX}/reservation-ignored": "true"}
-
-
-async def ready(cluster, name="r"):
-    conditions = (await cluster.reservation(name)).status.conditions
-    return next((c.status, c.reason) for c in conditions if c.type == "Ready")
 
 
 async def test_a_reservation_entered_by_a_pod_that_ignores_it_is_overcommitted(cluster):

@@ -10,6 +10,7 @@ from reservations.objects import (
     is_pending,
     node,
     owner,
+    ready,
     requested,
     status,
 )
@@ -21,11 +22,6 @@ READY = ("True", "Available")
 async def edit(cluster, policy, name="r"):
     await cluster.client.patch(RESERVATIONS, name, {"spec": {"allocatePolicy": policy}})
     await cluster.settle()
-
-
-async def ready(cluster, name="r"):
-    found = (await cluster.reservation(name)).condition("Ready")
-    return found.status, found.reason
 
 
 async def two(cluster, policy=""):

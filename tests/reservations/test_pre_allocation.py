@@ -186,7 +186,7 @@ async def test_R076_without_enableMultiple_it_waits_for_the_best_and_for_more(cl
 
 
 @pytest.mark.parametrize("uids", [("1", "2"), ("2", "1")])
-async def test_R076_of_equal_candidates_the_one_with_the_lower_uid_is_taken(uids):
+def test_R076_of_equal_candidates_the_one_with_the_lower_uid_is_taken(uids):
     rules = PreAllocationRules({0: 2000}, {0: 2000})
     world = World()
     pods = [world.pod_info(typed(running("1", f"p{uid}"), uid=uid)) for uid in uids]
