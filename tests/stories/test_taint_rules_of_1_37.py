@@ -31,10 +31,6 @@ def user(name):
     return a_claim(name, device_class="gpu"), a_pod(name, cpu="100m", resource_claims=claims)
 
 
-def a_v1_rule(**fields):
-    return {**a_taint_rule(**fields), "apiVersion": "resource.k8s.io/v1"}
-
-
 @pytest.fixture
 async def newer(tmp_path):
     """A cluster of 1.37 with one device, whose components got no feature gates."""
