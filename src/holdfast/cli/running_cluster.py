@@ -78,9 +78,8 @@ def flag_for(directory: Path) -> str:
 
 def flag_beside(kubeconfig: Path | None) -> str:
     """Return that flag for the cluster in whose data directory a kubeconfig lies, else ""."""
-    named = os.environ.get("KUBECONFIG", "").split(os.pathsep)[0]
-    used = kubeconfig or (Path(named) if named else None)
-    directory = used.expanduser().absolute().parent if used else data_dir(None)
+    used = _used(kubeconfig)
+    directory = used.parent if used else data_dir(None)
     return flag_for(directory) if (directory / "pki").is_dir() else ""
 
 
@@ -153,12 +152,11 @@ def _read(path: Path) -> RunningCluster | None:
 
 def find_named() -> Path | None:
     """Return the data directory of the running cluster whose kubeconfig KUBECONFIG names."""
-    named = os.environ.get("KUBECONFIG", "").split(os.pathsep)[0]
-    if not named:
+    kubeconfig = _used(None)
+    found = find(kubeconfig.parent) if kubeconfig else None
+    if kubeconfig is None or found is None or Path(found.kubeconfig) != kubeconfig:
         return None
-    kubeconfig = Path(named).expanduser().absolute()
-    found = find(kubeconfig.parent)
-    return kubeconfig.parent if found and Path(found.kubeconfig) == kubeconfig else None
+    return kubeconfig.parent
 
 
 def find_by_url(url: str, kubeconfig: Path | None) -> RunningCluster | None:
@@ -166,11 +164,17 @@ def find_by_url(url: str, kubeconfig: Path | None) -> RunningCluster | None:
 
     The directory of the kubeconfig and the default data directory are searched.
     """
-    named = os.environ.get("KUBECONFIG", "").split(os.pathsep)[0]
-    used = kubeconfig or (Path(named) if named else None)
-    beside = [used.expanduser().absolute().parent] if used else []
-    found = (find(directory) for directory in (*beside, data_dir(None)))
+    used = _used(kubeconfig)
+    directories = (*([used.parent] if used else []), data_dir(None))
+    found = (find(directory) for directory in directories)
     return next((cluster for cluster in found if cluster and cluster.url == url), None)
+
+
+def _used(kubeconfig: Path | None) -> Path | None:
+    """Return the absolute path of a kubeconfig, by default of the first one in KUBECONFIG."""
+    named = os.environ.get("KUBECONFIG", "").split(os.pathsep)[0]
+    path = kubeconfig or (Path(named) if named else None)
+    return path.expanduser().absolute() if path else None
 
 
 def write_file(
