@@ -151,12 +151,12 @@ class Record:
         take, matches = Preparations.step, CompiledSelector.matches
 
         def step(preparations):
-            turn, self._in_step = preparations._turns[0], 0
+            turn, self._in_step = preparations.turns[0], 0
             ended = take(preparations)
             self.evaluated["in a step"] = max(self.evaluated["in a step"], self._in_step)
             self._in_step = None
             clock.skip(STEP)
-            self.steps.append((turn, frozenset(preparations._turns)))
+            self.steps.append((turn, frozenset(preparations.turns)))
             return ended
 
         def counted(selector, device):

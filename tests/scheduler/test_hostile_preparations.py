@@ -190,7 +190,7 @@ class Meter:
         begin = preparation.Preparations.begin
 
         def counted_step(preparations):
-            self.turns.append(preparations._turns[0])
+            self.turns.append(preparations.turns[0])
             return self._count("step", step, preparations)
 
         monkeypatch.setattr(preparation.Preparations, "step", counted_step)

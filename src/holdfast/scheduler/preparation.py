@@ -5,9 +5,9 @@ devices, the first preemption ranks all pods. This is done before, in short step
 other tasks run. Then the cycle finds the results. The world may change meanwhile; what became
 outdated is computed again.
 
-What a pod costs here is decided by whoever wrote its claims and selectors. So a pod that needs
-steps lets those behind it pass, and the namespaces of such pods take turns, a step each: with N of
-them at most N - 1 steps lie between two steps of a namespace, whatever pods the others create.
+The authors of its claims and selectors decide what a pod costs here. So a pod that needs steps lets
+those behind it pass, and the namespaces of such pods take turns, a step each: with N of them at
+most N - 1 steps lie between two steps of a namespace, whatever pods the others create.
 """
 
 from __future__ import annotations
@@ -132,12 +132,12 @@ class Preparations:
         self._clock = clock
         self._on_removed = on_removed
         self._waiting: dict[str, _Namespace] = {}
-        self._turns: deque[str] = deque()
+        self.turns: deque[str] = deque()
         """The namespaces that wait, the next one first."""
         self._order = count()
 
     def __bool__(self) -> bool:
-        return bool(self._turns)
+        return bool(self.turns)
 
     def begin(self, queued: QueuedPodInfo) -> bool:
         """Return whether the cycle of a pod can begin at once; if not, ``step`` returns it later.
@@ -153,7 +153,7 @@ class Preparations:
         namespace = self._waiting.get(name)
         if namespace is None:
             self._waiting[name] = _Namespace(preparation)
-            self._turns.append(name)
+            self.turns.append(name)
         else:
             self._add(namespace, queued)
         return False
@@ -163,7 +163,7 @@ class Preparations:
 
         The cycle of its pod is to begin at once.
         """
-        name = self._turns.popleft()
+        name = self.turns.popleft()
         namespace = self._waiting[name]
         first = namespace.first
         if first is None:
@@ -172,7 +172,7 @@ class Preparations:
         if ended:
             namespace.first = None
         if namespace.first or namespace.others:
-            self._turns.append(name)
+            self.turns.append(name)
         else:
             del self._waiting[name]
         return first if ended else None
