@@ -36,6 +36,17 @@ async def run_with_earlier_agent(node, name):
         await node.run(name, "c")
 
 
+async def the_new_pod_runs(cluster, node):
+    """Its claim is prepared after that of the pod `old` is unprepared, when the agent is back."""
+    await node.run("new", "c")
+    async with node.running_agent():
+        await node.registered()
+        await cluster.clock.advance(5)
+        assert await node.phase("new") == "Running"
+        assert node.driver.sequence == ["prepare:c", "unprepare:c", "prepare:c"]
+        assert node.driver.handles == ["old", "new"]
+
+
 @pytest.mark.parametrize("restarted", [False, True])
 async def test_C066_the_claim_of_a_pod_deleted_by_force_is_unprepared(cluster, node, restarted):
     async with node.running_agent():
@@ -60,14 +71,8 @@ async def test_C068_a_recreated_claim_is_prepared_after_the_old_one_is_unprepare
     await node.delete("old", grace=0)
     await node.release("c")
     await node.claim(handle="new")
-    await node.run("new", "c")
-    async with node.running_agent():
-        await node.registered()
-        await cluster.clock.advance(5)
-        assert await node.phase("new") == "Running"
-        assert node.driver.sequence == ["prepare:c", "unprepare:c", "prepare:c"]
-        assert node.driver.handles == ["old", "new"]
-        assert len(node.driver.prepared) == 1
+    await the_new_pod_runs(cluster, node)
+    assert len(node.driver.prepared) == 1
 
 
 async def test_a_claim_allocated_anew_is_unprepared_before_it_is_prepared_again(
@@ -80,13 +85,7 @@ async def test_a_claim_allocated_anew_is_unprepared_before_it_is_prepared_again(
     await node.status("c", deallocationRequested=True)
     await node.status("c", allocation=None, driverName=None, deallocationRequested=None)
     await node.allocate("c", "new")
-    await node.run("new", "c")
-    async with node.running_agent():
-        await node.registered()
-        await cluster.clock.advance(5)
-        assert await node.phase("new") == "Running"
-        assert node.driver.sequence == ["prepare:c", "unprepare:c", "prepare:c"]
-        assert node.driver.handles == ["old", "new"]
+    await the_new_pod_runs(cluster, node)
 
 
 async def test_C083_the_next_prepare_sees_a_new_handle_and_users_keep_running(
