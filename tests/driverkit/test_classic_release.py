@@ -8,14 +8,12 @@ from dataclasses import dataclass
 import pytest
 from tests.driverkit.classic_controller import CLAIMS, SCHEDULINGS, DriverTest, a_driver
 
-from holdfast.api.classic import ClassicAllocation
 from holdfast.api.classic_names import IMMEDIATE
 from holdfast.api.node_inventory import NODE_INVENTORIES
 from holdfast.api.scheme import PODS
 from holdfast.driverkit import Choice, Device, Driver, Retry, Unsuitable
 from holdfast.errors import NotFound
 from holdfast.testing.classic_drivers import ClassicDriverNode
-from holdfast.testing.driver_conformance import check_driver_async
 from soak_size import TIMES
 
 POINTS = ("finalizer", "booking", "protection", "begun", "called", "result", "status")
@@ -72,7 +70,7 @@ async def _ended(test, undo):
     elif undo == "pod deleted":
         await test.client.delete(SCHEDULINGS, "pod", "default")
         await test.client.delete(PODS, "pod", "default", grace_seconds=0)
-    elif undo == "claim removed by force":
+    elif undo == "removed by force":
         await test.client.delete(SCHEDULINGS, "pod", "default")
         await test.client.patch(CLAIMS, "claim", {"metadata": {"finalizers": None}}, "default")
         await test.client.delete(CLAIMS, "claim", "default")
@@ -101,7 +99,7 @@ async def test_a_release_gets_what_allocate_returned_wherever_the_controller_was
         called = len(volumes.calls)
         assert called == (point in ("called", "result", "status"))
         volumes.wait = None
-        await _ended(test, {"removed by force": "claim removed by force"}.get(undo, undo))
+        await _ended(test, undo)
         await test.restart()
         await test.clock.advance(62)
         await test.clock.advance(31)
@@ -395,106 +393,6 @@ async def test_what_a_node_allocated_is_released_although_the_claim_was_deleted(
             assert (one.uid, one.name, one.data) == (claim.uid, claim.name, Slot(7, None))
         while (await node.inventory()).spec.answers:
             await asyncio.sleep(0.02)
-
-
-def _a_forgetful_driver():
-    """Return a driver that makes something new whenever allocate is called."""
-    driver, numbers = a_driver(), iter(range(100))
-    driver.inventory(lambda: [Device("gpu-0", {}, {"memory": "8Gi"})])
-    driver.allocate(lambda request: next(numbers))
-    driver.release(lambda handle: None)
-    return driver
-
-
-def _a_driver_that_releases_once():
-    driver, made = a_driver(), {}
-    driver.inventory(lambda: [Device("gpu-0", {}, {"memory": "8Gi"})])
-    driver.allocate(lambda request, choice, class_params, claim: made.setdefault(claim.uid, 1))
-    driver.release(lambda handle: made.pop(handle.uid))
-    return driver
-
-
-class ForgetfulHandlers:
-    """Handlers that make something new whenever they are called."""
-
-    def __init__(self):
-        self.number = 0
-
-    async def class_parameters(self, resource_class):
-        return None
-
-    async def claim_parameters(self, claim, resource_class, class_parameters):
-        return None
-
-    async def allocate(self, items, selected_node):
-        self.number += 1
-        return [ClassicAllocation(resource_handle=f"{self.number}") for _ in items]
-
-    async def deallocate(self, claim):
-        pass
-
-    async def unsuitable_nodes(self, pod, items, nodes, asked):
-        return ()
-
-
-def _a_driver_that_refuses():
-    driver = a_driver()
-    driver.inventory(lambda: [Device("gpu-0", {}, {"memory": "8Gi"})])
-
-    @driver.allocate
-    def allocate(request):
-        raise Unsuitable("not today")
-
-    return driver
-
-
-def _forgetful_handlers():
-    driver, own = Driver("gpu.example.com"), ForgetfulHandlers()
-    driver.prepare(lambda claim: None)
-    driver.handlers(lambda: own)
-    return driver
-
-
-@pytest.mark.parametrize(
-    "make, message",
-    [
-        (_a_forgetful_driver, "when it was called again"),
-        (_a_driver_that_releases_once, "release raises KeyError"),
-        (_forgetful_handlers, "when it was called again"),
-        (_a_driver_that_refuses, r"allocate refuses a claim \(not today\)"),
-    ],
-)
-async def test_the_conformance_check_fails_a_driver_that_loses_or_refuses_what_it_is_asked_for(
-    make, message
-):
-    with pytest.raises(AssertionError, match=message):
-        await check_driver_async(make())
-
-
-async def test_the_conformance_check_passes_drivers_that_allocate(tmp_path):
-    await check_driver_async(Volumes_of_any_name().driver())
-
-
-class Volumes_of_any_name(Volumes):
-    """Volumes for claims of the conformance check."""
-
-    def driver(self):
-        driver = a_driver()
-        driver.inventory(lambda: [Device("gpu-0", {}, {"memory": "8Gi"})])
-        numbers = iter(range(100))
-
-        @driver.allocate
-        def allocate(request, choice, class_params, claim):
-            if claim.uid not in self.made:
-                self.made[claim.uid] = next(numbers)
-            return {"number": self.made[claim.uid]}
-
-        @driver.release
-        def release(handle):
-            assert handle.data["number"] is not None
-            self.made.pop(handle.uid, None)
-
-        return driver
 
 
 async def test_an_immediate_claim_is_released_with_its_result(tmp_path):
