@@ -42,8 +42,11 @@ def forwarding(port, target):
         ready.set()
         await stop.wait()
         server.close()
-        for task in asyncio.all_tasks() - {asyncio.current_task()}:
+        tasks = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in tasks:
             task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.sleep(0)  # the writers that were closed end their transports
 
     ready, stop = threading.Event(), asyncio.Event()
     thread = threading.Thread(target=loop.run_until_complete, args=(serve(ready, stop),))
