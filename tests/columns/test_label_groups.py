@@ -5,7 +5,7 @@ from random import Random
 import pytest
 
 from holdfast.api.labels import from_labels
-from holdfast.columns import label_groups, node_table
+from holdfast.columns import counter_steps, label_groups
 from holdfast.columns.label_groups import LabelGroups
 from holdfast.columns.node_table import NodeTable
 from holdfast.columns.pod_info import PodInfo
@@ -69,7 +69,7 @@ class LabelledPods:
 
 @pytest.mark.parametrize("seed", range(SEED, SEED + 10 * TIMES))
 def test_groups_made_in_steps_are_those_made_at_once(monkeypatch, seed):
-    monkeypatch.setattr(node_table, "_PODS_A_STEP", 7)
+    monkeypatch.setattr(counter_steps, "_PODS_A_STEP", 7)
     random = Random(seed)
     pods = LabelledPods(random, 60)
     pods.table.add_selector_keys(frozenset("a"))
@@ -97,7 +97,7 @@ def test_groups_made_in_steps_are_those_made_at_once(monkeypatch, seed):
 
 
 def test_what_needs_the_keys_before_the_last_step_makes_the_groups_at_once(monkeypatch):
-    monkeypatch.setattr(node_table, "_PODS_A_STEP", 7)
+    monkeypatch.setattr(counter_steps, "_PODS_A_STEP", 7)
     pods = LabelledPods(Random(1), 60)
     steps = pods.table.add_selector_keys_in_steps(frozenset("a"))
     next(steps)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from holdfast.columns import node_table
+from holdfast.columns import counter_steps
 from holdfast.columns.pod_placements import PodPlacements
 from holdfast.engine.preparation import prepare_in_steps
 from holdfast.framework.plugin import Placement
@@ -44,7 +44,7 @@ SPECS = {
 
 @pytest.mark.parametrize("kind", SPECS)
 def test_after_the_steps_the_cycle_regroups_no_pods(monkeypatch, kind):
-    monkeypatch.setattr(node_table, "_PODS_A_STEP", 10)
+    monkeypatch.setattr(counter_steps, "_PODS_A_STEP", 10)
     world = World()
     for i in range(3):
         world.upsert(typed(a_node(f"n{i}", labels={HOST: f"n{i}"})))

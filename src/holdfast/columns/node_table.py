@@ -9,6 +9,7 @@ from holdfast.api.labels import Selector
 from holdfast.api.node import Node
 from holdfast.api.pod import Pod
 from holdfast.columns.affinity_terms import PodSelector
+from holdfast.columns.counter_steps import CounterSteps
 from holdfast.columns.counters import (
     ClaimingPodSum,
     Measure,
@@ -27,12 +28,6 @@ from holdfast.columns.pod_info import PodInfo
 from holdfast.columns.pod_placements import PodPlacements, PodsOfUnknownNodes
 from holdfast.columns.ports import PortIndex
 from holdfast.columns.ranked_pods import RankedPods
-
-_PODS_A_STEP = 1000
-"""So many pods are regrouped in two milliseconds."""
-_MAX_COUNTED = 4096
-_FEW_COUNTERS = 16
-"""So many may be made at once: that takes some ten milliseconds."""
 
 
 class Hold(NamedTuple):
@@ -67,8 +62,7 @@ class NodeTable(NodeRows):
         self._placements = PodPlacements(
             self.capacity, ExistingTerms(self.labels, self.node_journal, self.capacity)
         )
-        self._counted: set[Hashable] = set()
-        """Keys of what ``count_in_steps`` has found or made since a counter was dropped."""
+        self._counter_steps = CounterSteps(self._placements, self.epochs)
         self._unknown_node_pods = PodsOfUnknownNodes()
         self._holds: dict[str, Hold] = {}
         self._unlogged = 0
@@ -175,17 +169,7 @@ class NodeTable(NodeRows):
 
     def add_selector_keys_in_steps(self, keys: frozenset[str]) -> Iterator[None]:
         """Do the same, with pauses in which the table may change."""
-        placements = self._placements
-        if placements.has_groups_of(keys):
-            return
-        yield
-        placements.begin_selector_keys(keys)
-        self.epochs.bump("labels")
-        while not placements.has_groups_of(keys):
-            placements.regroup(_PODS_A_STEP)
-            self.epochs.bump("labels")
-            if not placements.has_groups_of(keys):
-                yield
+        return self._counter_steps.add_selector_keys(keys)
 
     def counter(self, namespace: str, selector: Selector, *, real: bool = False) -> SelectorCount:
         """Return the counter of pods that a selector matches.
@@ -208,49 +192,17 @@ class NodeTable(NodeRows):
         )
         counter, dropped = self._placements.counter(pod_selectors, owner, real=real)
         if dropped:
-            self._counters_dropped()
+            self._counter_steps.counters_dropped()
         return counter
 
     def count_in_steps(
         self, key: Hashable, owner: str, wanted: Callable[[], Iterable[PodSelectors]]
     ) -> Iterator[None]:
-        """Make the counters that are wanted, with pauses in which the table may change.
+        """Make the counters of these selectors, with pauses in which the table may change.
 
-        ``key`` stands for what is wanted: while no counter is dropped, the second call ends at
-        once.
+        ``key`` stands for what is wanted: until a counter is dropped, a second call does nothing.
         """
-        return iter(()) if key in self._counted else self._count_in_steps(key, owner, wanted)
-
-    def _count_in_steps(
-        self, key: Hashable, owner: str, wanted: Callable[[], Iterable[PodSelectors]]
-    ) -> Iterator[None]:
-        all_selectors = [*wanted()]
-        keys = (s.selector.keys for pod_selectors in all_selectors for s in pod_selectors)
-        yield from self.add_selector_keys_in_steps(frozenset[str]().union(*keys))
-        new = [s for s in all_selectors if not self._placements.has_counter(s, owner)]
-        if len(new) <= _FEW_COUNTERS:
-            yield from self._make_counters(all_selectors, owner)
-        else:
-            # One at a time: several that need many would drop those of each other without end.
-            while self._placements.pinned:
-                yield
-            self._placements.pinned = frozenset([(s, False) for s in all_selectors])
-            try:
-                yield from self._make_counters(all_selectors, owner)
-            finally:
-                self._placements.pinned = frozenset()
-        if len(self._counted) >= _MAX_COUNTED:
-            self._counted.clear()
-        self._counted.add(key)
-
-    def _make_counters(self, all_selectors: Iterable[PodSelectors], owner: str) -> Iterator[None]:
-        for pod_selectors in all_selectors:
-            if (yield from self._placements.count_in_steps(pod_selectors, owner)):
-                self._counters_dropped()
-
-    def _counters_dropped(self) -> None:
-        self._counted.clear()
-        self.epochs.bump("counters")
+        return self._counter_steps.count(key, owner, wanted)
 
     def pod_sum(
         self,
@@ -494,6 +446,7 @@ class NodeTable(NodeRows):
         copy.order_journal = self.order_journal.fork()
         terms = self._placements.existing_terms.fork(copy.labels, copy.node_journal)
         copy._placements = self._placements.fork(terms)
+        copy._counter_steps = CounterSteps(copy._placements, copy.epochs)
         copy._unknown_node_pods = self._unknown_node_pods.fork()
         copy._holds = dict(self._holds)
         return copy
