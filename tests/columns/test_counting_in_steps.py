@@ -121,3 +121,18 @@ def test_a_preparation_that_is_given_up_leaves_the_turn_to_others():
     next(steps)
     del steps
     assert len([*world.nodes.count_in_steps("b", "a", lambda: wanted)]) >= 29
+
+
+def test_a_table_that_has_grown_makes_its_counters_in_steps_again():
+    world = World()
+    world.upsert(typed(a_node("n0")))
+    world.upsert(typed(a_pod("p", namespace="a", node="n0")))
+    labels = from_selector(LabelSelector(match_labels={"k": "1"}))
+    wanted = [(PodSelector(frozenset({"a"}), labels),)]
+    assert [*world.nodes.count_in_steps("a", "a", lambda: wanted)]
+    assert not [*world.nodes.count_in_steps("a", "a", lambda: wanted)]
+    capacity = world.nodes.capacity
+    for i in range(1, capacity + 1):
+        world.upsert(typed(a_node(f"n{i}")))
+    assert world.nodes.capacity > capacity
+    assert [*world.nodes.count_in_steps("a", "a", lambda: wanted)]

@@ -436,6 +436,7 @@ class NodeTable(NodeRows):
             self.mount_journal.grow(capacity)
             self.order_journal.grow(capacity)
             self._placements.grow(capacity)
+            self._counter_steps.counters_dropped()
         self._ranked_pods = None
 
     def fork(self) -> NodeTable:
