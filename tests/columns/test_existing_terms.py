@@ -46,7 +46,7 @@ def matched(world, pods, info):
 
 @pytest.mark.parametrize("seed", range(SEED, SEED + 4 * TIMES))
 def test_the_terms_that_are_found_are_those_that_match(monkeypatch, seed):
-    monkeypatch.setattr(existing_terms, "_FEW", 3)
+    monkeypatch.setattr(existing_terms, "_TERMS_A_STEP", 3)
     random, world, there = Random(seed), World(), []
     world.upsert(typed(a_node("n", cpu="900", pods="900")))
     for name in SPACES:

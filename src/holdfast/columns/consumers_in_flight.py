@@ -13,15 +13,15 @@ from holdfast.api.pod import Pod
 @dataclass(slots=True)
 class _Entry:
     consumer: dict[str, str]
+    has_joined: bool = False
     allocation: Any = None
-    is_written: bool = False
 
 
 class ConsumersInFlight:
     """The pods that get a claim: from Reserve until the claim is stored with them.
 
-    From ``join`` on, the write of any pod reserves the claim for all that joined: pods that share
-    a claim wait for their turn to write it, and most find that another pod has written for them.
+    The write of one pod reserves the claim for all that have joined: pods that share a claim wait
+    for their turn to write it, and most find that the claim is reserved for them already.
     """
 
     def __init__(self) -> None:
@@ -32,8 +32,8 @@ class ConsumersInFlight:
         self._by_claim.setdefault(claim_uid, {})[pod.uid] = _Entry(pod_consumer(pod))
 
     def join(self, claim_uid: str, pod: Pod, allocation: Any) -> None:
-        """Let others reserve the claim for a pod, as long as it has this allocation."""
-        entry = _Entry(pod_consumer(pod), allocation, is_written=True)
+        """Let writes of other pods reserve the claim for this one, if its allocation is equal."""
+        entry = _Entry(pod_consumer(pod), has_joined=True, allocation=allocation)
         self._by_claim.setdefault(claim_uid, {})[pod.uid] = entry
 
     def remove(self, claim_uid: str, pod_uid: str) -> None:
@@ -67,7 +67,7 @@ class ConsumersInFlight:
 
     def _joined(self, claim_uid: str, allocation: Any) -> Iterator[tuple[str, dict[str, str]]]:
         for uid, entry in self._by_claim.get(claim_uid, {}).items():
-            if entry.is_written and entry.allocation == allocation:
+            if entry.has_joined and entry.allocation == allocation:
                 yield uid, entry.consumer
 
     def fork(self) -> ConsumersInFlight:

@@ -25,8 +25,6 @@ Eligible = Callable[[], NDArray[np.bool_]]
 """Returns which rows count; called again when a node's labels, taints or flags change."""
 Measure = Callable[[PodInfo], tuple[int, ...]]
 """Returns what a pod adds to each sum; depends on nothing but this version of the pod."""
-
-
 OfClaims = Callable[[PodInfo], dict[str, tuple[int, ...]]]
 """Returns what each claim of a pod adds to the sums, by its name; pods may share a claim."""
 

@@ -21,7 +21,7 @@ from holdfast.columns.node_labels import NodeLabels
 
 _MAX_IDLE = 4096
 _MAX_GROUPS = 16384
-_FEW = 512
+_TERMS_A_STEP = 512
 _MOST_NAMES = 16
 """Terms with more namespaces are compared with pods of all namespaces."""
 
@@ -72,12 +72,13 @@ class ExistingTerm:
 
 
 class _Matched:
-    """The terms that match a label group, of those compared so far: how many by ``""``, by name."""
+    """The terms that match a label group, of those that were compared with it."""
 
-    __slots__ = ("seen", "terms")
+    __slots__ = ("compared", "terms")
 
     def __init__(self) -> None:
-        self.seen = [0, 0]
+        self.compared: dict[str, int] = {}
+        """How many terms of each list in ``ExistingTerms._by_namespace``."""
         self.terms: list[ExistingTerm] = []
 
 
@@ -140,27 +141,27 @@ class ExistingTerms:
         Only terms that name its namespace or select namespaces are compared.
         """
         known = self._matched.get(group)
-        left = _FEW
+        left = _TERMS_A_STEP
         for name in ("", namespace):
             terms = self._by_namespace.get(name)
             if not terms:
                 continue
-            seen = 0 if known is None else known.seen[bool(name)]
-            if seen == len(terms):
+            compared = 0 if known is None else known.compared.get(name, 0)
+            if compared == len(terms):
                 continue
             if known is None:
                 if len(self._matched) >= _MAX_GROUPS:
                     self._matched.clear()
                 known = self._matched[group] = _Matched()
-            some = terms[seen : seen + left]
+            some = terms[compared : compared + left]
             known.terms += [
                 existing
                 for existing in some
                 if existing.term.pod_selector.matches(namespace, namespace_labels, labels)
             ]
-            known.seen[bool(name)] += len(some)
+            known.compared[name] = compared + len(some)
             left -= len(some)
-            if seen + len(some) < len(terms):
+            if known.compared[name] < len(terms):
                 return False
         return True
 

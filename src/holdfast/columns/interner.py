@@ -62,9 +62,9 @@ class Interner(Generic[T]):
 class ResourceNames(Interner[str]):
     """Resource names; CPU, MEMORY, EPHEMERAL and PODS have fixed ids.
 
-    Every id costs the node table a column, and anyone who creates pods can request resources of any
-    name. So at most ``MOST_FROM_PODS`` names that only pods have get ids of their own; all further
-    ones share that of ``OTHER_RESOURCES``, which no node has.
+    Every id costs the node table a column, and pods can request resources of any name. So at most
+    ``MOST_FROM_PODS`` names that only pods have get ids of their own; all further ones share that
+    of ``OTHER_RESOURCES``, which no node has.
 
     ``spec_cache`` and ``terms_cache`` store what ``pod_info`` read of pods with equal specs.
     ``of_classes`` are the names of device classes, which get ids whenever pods request them.

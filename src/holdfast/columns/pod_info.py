@@ -181,11 +181,7 @@ def _spec_key(pod: Pod) -> bytes:
         or spec.scheduling_group is not None
         or spec.workload_ref is not None
     ):
-        claims = _without_claim_names(spec)
-        spec = msgspec.structs.replace(
-            spec, node_name="", volumes=volumes, resource_claims=claims,
-            scheduling_group=None, workload_ref=None,
-        )  # fmt: skip
+        spec = _with_what_decides(spec, volumes)
     return _encode(spec) + _identity(pod, volumes)
 
 
@@ -194,18 +190,21 @@ def _spec_key_without_requests(pod: Pod) -> bytes:
     spec = pod.spec
     volumes = _deciding_volumes(spec)
     bare = msgspec.structs.replace(
-        spec,
-        node_name="",
-        volumes=volumes,
-        resource_claims=_without_claim_names(spec),
+        _with_what_decides(spec, volumes),
         containers=_without_amounts(spec.containers),
         init_containers=_without_amounts(spec.init_containers),
         resources=None,
         overhead={},
-        scheduling_group=None,
-        workload_ref=None,
     )
     return _encode(bare) + _identity(pod, volumes)
+
+
+def _with_what_decides(spec: PodSpec, volumes: tuple[Volume, ...]) -> PodSpec:
+    """Return the spec with these volumes, without the fields that scheduling does not read."""
+    return msgspec.structs.replace(
+        spec, node_name="", volumes=volumes, resource_claims=_without_claim_names(spec),
+        scheduling_group=None, workload_ref=None,
+    )  # fmt: skip
 
 
 def _without_amounts(containers: tuple[Container, ...]) -> tuple[Container, ...]:

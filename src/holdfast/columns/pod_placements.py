@@ -226,20 +226,21 @@ class PodPlacements:
         """Return the counter of pods that match all selectors, and whether an old one was dropped.
 
         The selectors' keys must be selector keys already. ``owner`` is the namespace that the
-        counter is for; ``real`` leaves reserve pods out. ``matched`` says what is known already.
+        counter is for; ``real`` leaves reserve pods out. ``matched`` has the result for groups that
+        were compared already.
         """
         key = pod_selectors, real
         found = self._counters.get(key, owner)
         if found is not None:
             return found, False
         counter = SelectorCount(pod_selectors, self._capacity, real=real)
-        found = self._count(counter, matched or {})
-        dropped = self._counters.put(key, found, owner, kept=self.pinned)
-        for counter in dropped:
+        self._count(counter, matched or {})
+        dropped = self._counters.put(key, counter, owner, kept=self.pinned)
+        for old in dropped:
             for group in self.label_groups:
-                if counter in group.counters:
-                    group.counters.remove(counter)
-        return found, bool(dropped)
+                if old in group.counters:
+                    group.counters.remove(old)
+        return counter, bool(dropped)
 
     def has_counter(self, pod_selectors: PodSelectors, owner: str) -> bool:
         """Return whether there is a counter of the pods that match all selectors."""
@@ -269,7 +270,7 @@ class PodPlacements:
             matched.clear()
         return self.counter(pod_selectors, owner, matched=matched)[1]
 
-    def _count(self, counter: SelectorCount, matched: Mapping[LabelGroup, bool]) -> SelectorCount:
+    def _count(self, counter: SelectorCount, matched: Mapping[LabelGroup, bool]) -> None:
         """Count all matching pods with a new counter; in lists, as there may be very many."""
         rows: list[int] = []
         live: list[int] = []
@@ -287,7 +288,6 @@ class PodPlacements:
                     if not pod_info.terminating:
                         live.append(row)
         counter.add_pods(rows, live)
-        return counter
 
     def pod_sum(
         self, counter: SelectorCount, key: Hashable, make: Callable[[int], PodSum]
