@@ -1,7 +1,7 @@
 """A bounded cache whose space its owners share, so that none can evict what another needs.
 
-What tenants write decides what is computed for them, and a cache of the last results could be
-flushed by anyone with enough different objects; then each decision would compute anew. Here an
+What tenants write decides what is computed for them. One tenant with enough different objects would
+flush a cache of the last results, and each decision of the others would compute anew. Here an
 owner, usually a namespace, loses entries only while it has more than any other.
 """
 
