@@ -42,7 +42,7 @@ from holdfast.framework.plugin import (
 from holdfast.framework.world import World
 from holdfast.scheduler.metrics import NO_DURATIONS, DurationRecorder
 from holdfast.scheduler.scheduled_objects import node_of, pod_info_of, read_newest, wants_node
-from holdfast.scheduler.turns import Turns
+from holdfast.scheduler.turns import Turn, Turns
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -123,21 +123,12 @@ class ApiCallRunner:
 
     async def run(self, steps: PreBindCalls, pod: PodInfo) -> Reject | None:
         """Run a plugin's generator for a pod; return what it returns, raise what it raises."""
-        turn = ""
+        turn = Turn(self._turns)
         try:
             call = next(steps)
             while True:
-                if call.verb == "turn":
-                    if turn:
-                        self._turns.end(turn)
-                    turn = ""
-                    if call.path:
-                        await self.wait_idle(self._turns.take(call.path))
-                        turn = call.path
-                    call = steps.send(None)
-                    continue
                 try:
-                    response = await self._response(call, pod)
+                    response = await self._response(call, pod, turn)
                 except HoldfastError as failure:
                     call = steps.throw(failure)
                 else:
@@ -146,10 +137,9 @@ class ApiCallRunner:
             result: Reject | None = end.value
             return result
         finally:
-            if turn:
-                self._turns.end(turn)
+            turn.end()
 
-    async def _response(self, call: ApiCall, pod: PodInfo) -> Any:
+    async def _response(self, call: ApiCall, pod: PodInfo, turn: Turn) -> Any:
         """Send one call and return the response; a read is retried until the server responds.
 
         Plugins read to find out whether a write was stored, so a read must not fail.
@@ -157,6 +147,8 @@ class ApiCallRunner:
         if call.verb == "sleep":
             await self.wait_idle(self.clock.sleep(call.body))
             return self.clock.now()
+        if call.verb == "turn":
+            return await self.wait_idle(turn.change(call.path))
         if call.verb == "event":
             return self.record_event(pod, *call.body)
         if call.verb == "observe":

@@ -32,3 +32,24 @@ class Turns:
         self._users[key] -= 1
         if not self._users[key]:
             del self._users[key], self._locks[key]
+
+
+class Turn:
+    """The turn that one generator of API calls has, of one key at a time."""
+
+    def __init__(self, turns: Turns) -> None:
+        self._turns = turns
+        self._key = ""
+
+    async def change(self, key: str) -> None:
+        """End the present turn, and wait for that of another key; "": for none."""
+        self.end()
+        if key:
+            await self._turns.take(key)
+            self._key = key
+
+    def end(self) -> None:
+        """Let the next one have the present turn, if there is one."""
+        if self._key:
+            self._turns.end(self._key)
+            self._key = ""
