@@ -272,6 +272,10 @@ class Pod(Object, frozen=True):
         """Whether the pod is being deleted; it uses resources until it is removed."""
         return self.metadata.deletion_timestamp is not None
 
+    def condition(self, type_: str) -> Condition | None:
+        """Return the condition of a type, or None."""
+        return next((c for c in self.status.conditions if c.type == type_), None)
+
     @property
     def structured_claims(self) -> tuple[PodResourceClaim, ...]:
         """Its claims of ``resource.k8s.io``, without those that stand for classic ones."""

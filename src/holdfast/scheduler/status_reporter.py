@@ -17,7 +17,6 @@ from holdfast.api import reservation_status
 from holdfast.api.classic_claims import readable_entries
 from holdfast.api.group_scheduling import NOT_IMPLEMENTED, ignored_group_requests
 from holdfast.api.meta import Condition, Object, version_guard
-from holdfast.api.pod import Pod
 from holdfast.api.scheme import EVENTS, PODS
 from holdfast.api.timestamps import rfc3339
 from holdfast.client.backoff import Retries
@@ -171,7 +170,7 @@ class StatusReporter:
         """Record why PreEnqueue rejects a pod, with why it has no claim, unless it is known."""
         if failure := await self._claim_failure(pod_info):
             message = f"{message}: {failure}"
-        old = pod_scheduled(pod_info.pod)
+        old = pod_info.pod.condition("PodScheduled")
         if old is None or (old.reason, old.message) != (NOT_READY, message):
             self.warn(pod_info, NOT_READY, message)
             await self.mark_unscheduled(pod_info, NOT_READY, message, nominated=nominated)
@@ -192,7 +191,7 @@ class StatusReporter:
         return _FORBIDDEN.sub("", last)
 
     async def _mark_pod(self, pod_info: PodInfo, reason: str, message: str, nominated: str) -> None:
-        status, old = pod_info.pod.status, pod_scheduled(pod_info.pod)
+        status, old = pod_info.pod.status, pod_info.pod.condition("PodScheduled")
         same = old and (old.status, old.reason, old.message) == ("False", reason, message)
         if same and nominated == status.nominated_node_name:
             return
@@ -311,11 +310,6 @@ class StatusReporter:
             reference_to(pod_info), type_, reason, message, action=action,
             component=pod_info.scheduler_name,
         )  # fmt: skip
-
-
-def pod_scheduled(pod: Pod) -> Condition | None:
-    """Return the condition PodScheduled of a pod, if it has one."""
-    return next((c for c in pod.status.conditions if c.type == "PodScheduled"), None)
 
 
 def _newer(version: str, than: str) -> bool:

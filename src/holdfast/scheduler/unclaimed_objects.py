@@ -60,6 +60,5 @@ def _is_unclaimed(obj: Pod | Reservation) -> bool:
     if obj.metadata.deletion_timestamp is not None:
         return False
     if isinstance(obj, Pod):
-        judged = any(one.type == "PodScheduled" for one in obj.status.conditions)
-        return not (judged or obj.finished or obj.spec.node_name)
+        return not (obj.condition("PodScheduled") or obj.finished or obj.spec.node_name)
     return obj.phase == PENDING and not obj.status.node_name and obj.condition(SCHEDULED) is None

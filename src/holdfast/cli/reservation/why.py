@@ -186,8 +186,7 @@ def _waiting_owners(found: Reservation, pods: Sequence[Pod]) -> list[str]:
     ]  # fmt: skip
     lines = []
     for pod in sorted(waiting, key=lambda pod: pod.key):
-        message = next((c.message for c in pod.status.conditions if c.type == "PodScheduled"), "")
-        lines.append(
-            f"  {pod.key} may use it and is pending: {message or 'it has not been tried yet'}"
-        )
+        scheduled = pod.condition("PodScheduled")
+        message = (scheduled and scheduled.message) or "it has not been tried yet"
+        lines.append(f"  {pod.key} may use it and is pending: {message}")
     return lines
