@@ -53,7 +53,10 @@ class Resize:
 
 
 class Resizer:
-    """Resizes edited reservations on nodes; those that cannot grow are tried again."""
+    """Resizes edited reservations on nodes; those that cannot grow are tried again.
+
+    It passes edits on to ``PolicyEdits`` before, because both decide what the cache must hold.
+    """
 
     def __init__(
         self,
@@ -70,7 +73,7 @@ class Resizer:
         self._ready = False
         self._resizing: dict[str, Resize] = {}
         self._settled: dict[str, tuple[object, str | None]] = {}
-        """What the reservations requested that have the size they request."""
+        """By uid: what a reservation requested when it was last found to have that size."""
         self._newest: dict[str, Reservation] = {}
         """Reservations being resized or waiting to grow, in their latest version."""
 

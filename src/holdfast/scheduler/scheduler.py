@@ -55,7 +55,8 @@ log = logging.getLogger(__name__)
 YIELD_AFTER_SECONDS = 0.002
 """How long scheduling may occupy the event loop before informers and bindings run."""
 PAUSES_A_STEP = 4
-"""While pods come that need no preparation, every so many times as long a step of one is taken."""
+"""While pods come that need no preparation, one step of a preparation is taken after so many
+pauses of scheduling."""
 TURNS_BETWEEN_STEPS = 8
 """How often other tasks run between two steps: a pod passes from its watch event to its Binding
 through several tasks, and would wait for a step at each of them."""
