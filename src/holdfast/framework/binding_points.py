@@ -16,8 +16,8 @@ class PreBindPlugin(Plugin, Protocol):
 
         It may return a Reject of the code UNSCHEDULABLE or UNRESOLVABLE if the pod has to wait for
         something that others change, a quota for example: the writes are undone, and an event of
-        this plugin or ``retry_at`` requeues the pod. Events of before that are not evaluated, so
-        ``retry_at`` should be set. Only a PendingPreBindPlugin may return PENDING.
+        this plugin or ``retry_at`` requeues the pod. Events during the attempt are not evaluated,
+        so ``retry_at`` should be set. Only a PendingPreBindPlugin may return PENDING.
         """
         ...
 
@@ -42,7 +42,7 @@ class PendingPreBindPlugin(PreBindPlugin, Protocol):
     """
 
     def may_end_pending(self, state: State, placement: Placement) -> bool:
-        """Return whether ``pre_bind`` may return a Reject: then events since the pop are kept."""
+        """Return whether ``pre_bind`` may return PENDING: then events since the pop are kept."""
         ...
 
 
