@@ -41,12 +41,16 @@ COST_LIMIT = 100_000
 ESTIMATE_LIMIT = 1_000_000
 """Upstream's limit at creation, in its own units."""
 _ACTIVATION_LIMIT = 1_000
-_WORK_OF_COMPILING, _WORK_OF_CHARACTER, _WORK_OF_COST = 5_000, 30, 10
-"""What compiling costs, for each expression and each of its characters, and finding its cost for
-devices of another size, for each character; measured, in the units of COST_LIMIT."""
-_CACHE_SIZE, _SIZE_OF_SELECTOR = 1024 * 1024, 64
-"""In characters, with so many for each selector: one claim may have 8,192. A short one takes 2 KiB,
-the longest, of 10 KiB, 2 MiB."""
+_WORK_OF_COMPILING, _WORK_OF_COMPILED_CHARACTER = 5_000, 30
+"""What it costs to compile an expression, and each of its characters; measured, in the units of
+COST_LIMIT."""
+_WORK_OF_SIZED_CHARACTER = 10
+"""What it costs for each character to find the cost of a selector for devices of a new size."""
+_CACHE_SIZE = 1024 * 1024
+"""The characters of all cached selectors. A short selector takes 2 KiB of memory, the longest, with
+10,000 characters, 2 MiB; one claim may have 8,192 selectors."""
+_SIZE_OF_SELECTOR = 64
+"""What each selector counts besides, in characters."""
 _T = cel.Type
 
 
@@ -108,12 +112,12 @@ class CompiledSelector:
     _costs: dict[DeviceSizes, int | None] = field(default_factory=dict)
 
     def work_of(self, device: SelectableDevice) -> int:
-        """Return an upper bound of the work of ``matches``, in units of a tenth of a microsecond.
+        """Return an upper bound of the work of ``matches``, in the units of COST_LIMIT.
 
-        It includes finding its cost for devices of a size that were not seen before.
+        It includes finding the cost for devices of a size that was not seen before.
         """
         if device.sizes not in self._costs:
-            return len(self.expression) * _WORK_OF_COST + (self._cost(device.sizes) or 0)
+            return len(self.expression) * _WORK_OF_SIZED_CHARACTER + (self._cost(device.sizes) or 0)
         return self._costs[device.sizes] or 0
 
     def matches(self, device: SelectableDevice) -> bool:
@@ -174,7 +178,7 @@ class DeviceSelectors:
         """Compile an expression whose static type is bool or unknown, or raise CompileError."""
         known = self._known.get(expression, owner)
         if known is None:
-            self.work += _WORK_OF_COMPILING + len(expression) * _WORK_OF_CHARACTER
+            self.work += _WORK_OF_COMPILING + len(expression) * _WORK_OF_COMPILED_CHARACTER
             known = self._compile(expression)
             self._known.put(expression, known, owner, len(expression) + _SIZE_OF_SELECTOR)
         if isinstance(known, CompileError):

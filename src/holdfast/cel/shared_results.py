@@ -65,7 +65,8 @@ class SharedResults:
     ) -> Result:
         """Return the result for an equal device, or that of ``evaluate``.
 
-        ``owner`` is that of the selector; ``identity`` stands for the device while it is known.
+        ``owner`` is that of the selector. ``identity`` is an object that lives as long as the
+        device is known: the key of results that may depend on all of it.
         """
         expression = selector.expression
         known = self._known.get(expression, owner)
