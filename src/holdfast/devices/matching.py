@@ -24,9 +24,10 @@ _BLOCKING_EFFECTS = ("NoSchedule", "NoExecute")
 
 
 class Mismatch(NamedTuple):
-    """A selector that a device does not match: its owner, its number there, and itself."""
+    """A selector that a device does not match, and its number in the class or claim it is of."""
 
-    owner: str
+    source: str
+    """The class or claim, in words."""
     number: int
     selector: DeviceSelector
     matched: int
@@ -60,34 +61,25 @@ class Matcher:
         """Return whether the device matches all selectors, on any node."""
         if candidate.device.binding_conditions and not self._features.binding_conditions:
             return False
-        owner = f"class {alternative.device_class.name}"
-        class_selectors = alternative.device_class.spec.selectors
-        if self._first_mismatch(owner, class_selectors, candidate) is not None:
-            return False
-        if not alternative.selectors:
-            return True
-        claim = self._claims[alternative.claim]
-        words = f"claim {claim_label(claim)}"
-        return (
-            self._first_mismatch(words, alternative.selectors, candidate, claim.namespace) is None
-        )
+        return self.mismatch(alternative, candidate) is None
 
     def mismatch(
         self, alternative: RequestAlternative, candidate: DeviceCandidate
     ) -> Mismatch | None:
         """Return the first selector that the device does not match; None if it matches all."""
         device_class = alternative.device_class
-        owner = f"class {device_class.name}"
-        number = self._first_mismatch(owner, device_class.spec.selectors, candidate)
+        of_class, source = device_class.spec.selectors, f"class {device_class.name}"
+        number = self._first_mismatch(source, of_class, candidate)
         if number is not None:
-            return Mismatch(owner, number, device_class.spec.selectors[number], number)
+            return Mismatch(source, number, of_class[number], number)
+        if not alternative.selectors:
+            return None
         claim = self._claims[alternative.claim]
-        owner = f"claim {claim_label(claim)}"
-        number = self._first_mismatch(owner, alternative.selectors, candidate, claim.namespace)
+        source = f"claim {claim_label(claim)}"
+        number = self._first_mismatch(source, alternative.selectors, candidate, claim.namespace)
         if number is None:
             return None
-        matched = len(device_class.spec.selectors) + number
-        return Mismatch(owner, number, alternative.selectors[number], matched)
+        return Mismatch(source, number, alternative.selectors[number], len(of_class) + number)
 
     def select_in_steps(
         self, alternatives: Sequence[RequestAlternative], candidates: Sequence[DeviceCandidate]
@@ -143,7 +135,7 @@ class Matcher:
 
     def _first_mismatch(
         self,
-        owner: str,
+        source: str,
         expressions: Sequence[DeviceSelector],
         candidate: DeviceCandidate,
         namespace: str = "",
@@ -155,11 +147,11 @@ class Matcher:
                     return i
             except CompileError as failure:
                 raise AllocationError(
-                    f"{owner}: selector #{i}: CEL compile error: {failure.message}"
+                    f"{source}: selector #{i}: CEL compile error: {failure.message}"
                 ) from failure
             except EvaluationError as failure:
                 raise AllocationError(
-                    f"{owner}: selector #{i}: CEL runtime error: {failure.message}"
+                    f"{source}: selector #{i}: CEL runtime error: {failure.message}"
                 ) from failure
         return None
 

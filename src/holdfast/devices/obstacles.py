@@ -250,7 +250,7 @@ class _RecordingSearch(DeviceSearch):
         if mismatch is not None:
             cel = mismatch.selector.cel
             expression = " ".join(cel.expression.split()) if cel is not None else ""
-            rule = f"selector #{mismatch.number} of {mismatch.owner} is false: {expression}"
+            rule = f"selector #{mismatch.number} of {mismatch.source} is false: {expression}"
             of_class = mismatch.matched < len(alternative.device_class.spec.selectors)
             yield Obstacle(ObstacleKind.SELECTOR, rule, "", mismatch.matched, of_class)
         if not candidate.is_available_on(self._node):
