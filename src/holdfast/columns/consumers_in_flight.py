@@ -75,3 +75,10 @@ class ConsumersInFlight:
         copy = ConsumersInFlight()
         copy._by_claim = {uid: dict(entries) for uid, entries in self._by_claim.items()}
         return copy
+
+
+def too_many_consumers(claim: str, most: int) -> str:
+    """Say that a claim, ``namespace/name``, has as many consumers as it can have."""
+    return (
+        f"resourceclaim in use: {claim} is reserved for {most} pods, the most that a claim can have"
+    )

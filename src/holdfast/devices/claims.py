@@ -73,7 +73,7 @@ class Claims:
             pod.uid
         ) in self._in_flight
 
-    def has_room_for(self, claim: ResourceClaim, pod_uid: str) -> bool:
+    def is_free_for(self, claim: ResourceClaim, pod_uid: str) -> bool:
         """Return whether a pod may use a claim beside its consumers, stored or in flight."""
         stored, in_flight = claim.status.reserved_for, self.consumers_in_flight
         if len(stored) + in_flight.size(claim.uid) < MAX_CONSUMERS:
@@ -282,16 +282,8 @@ def is_bound_with(pod: Pod, claim: ResourceClaim) -> bool:
 
 
 def has_room_for(claim: ResourceClaim, pod_uid: str) -> bool:
-    """Return whether a pod may be added to the consumers of a claim, or is one of them."""
+    """Return whether a pod may be added to the stored consumers of a claim, or is one of them."""
     return len(claim.status.reserved_for) < MAX_CONSUMERS or is_reserved_for(claim, pod_uid)
-
-
-def all_consumers(claim: ResourceClaim) -> str:
-    """Say that a claim has as many consumers as it can have."""
-    return (
-        f"resourceclaim in use: {claim.key} is reserved for {MAX_CONSUMERS} pods, the most that a "
-        "claim can have"
-    )
 
 
 def claims_of_pod(pod: Pod, claims: Claims) -> tuple[ResourceClaim, ...]:

@@ -23,6 +23,7 @@ from holdfast.classic_dra.claim_state import (
 from holdfast.classic_dra.ledger import ClassicLedger, is_owned
 from holdfast.classic_dra.pod_claims import PodClaim
 from holdfast.classic_dra.selector_masks import Bools, rows_named
+from holdfast.columns.consumers_in_flight import too_many_consumers
 from holdfast.columns.node_table import NodeTable
 from holdfast.columns.pod_info import PodInfo
 from holdfast.framework.plugin import Code, Reject, Rows, Verdicts
@@ -153,10 +154,7 @@ class ClassicState:
 
 def in_use(claim: ClassicClaim) -> str:
     """Say that a claim cannot be used beside its consumers, and by how many if they share it."""
-    if not is_shared(claim):
-        return reasons.IN_USE
-    most = f"{claim.key} is reserved for {MAX_CONSUMERS} pods, the most that a claim can have"
-    return f"{reasons.IN_USE}: {most}"
+    return too_many_consumers(claim.key, MAX_CONSUMERS) if is_shared(claim) else reasons.IN_USE
 
 
 def reason_to_wait(state: ClassicState, now: float) -> Reject | None:

@@ -15,9 +15,10 @@ from holdfast.api.decode import convert_object
 from holdfast.api.devices import CLAIM_FINALIZER, MAX_CONSUMERS, Allocation, ResourceClaim
 from holdfast.api.scheme import PODS, RESOURCE_CLAIMS
 from holdfast.api.timestamps import rfc3339
+from holdfast.columns.consumers_in_flight import too_many_consumers
 from holdfast.columns.pod_info import PodInfo
 from holdfast.devices.allocated_devices import device_id
-from holdfast.devices.claims import all_consumers, has_room_for, is_reserved_for
+from holdfast.devices.claims import has_room_for, is_reserved_for
 from holdfast.devices.errors import AllocationError, NotBindable
 from holdfast.devices.extended_resources import RequestsAndMappings
 from holdfast.errors import Conflict, Forbidden, HoldfastError, NotFound
@@ -140,7 +141,7 @@ def _write_binding(
         if allocation is None and is_reserved_for(current, state.pod.uid):
             return current
         if not has_room_for(current, state.pod.uid):
-            raise NotBindable(all_consumers(current))
+            raise NotBindable(too_many_consumers(current.key, MAX_CONSUMERS))
         _check_devices(state, current, allocation)
         if allocation is not None and CLAIM_FINALIZER not in current.metadata.finalizers:
             finalizers = [*current.metadata.finalizers, CLAIM_FINALIZER]

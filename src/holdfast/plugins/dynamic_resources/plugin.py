@@ -9,12 +9,13 @@ from typing import Any, ClassVar
 import numpy as np
 
 from holdfast.api import durations
-from holdfast.api.devices import ResourceClaim
+from holdfast.api.devices import MAX_CONSUMERS, ResourceClaim
 from holdfast.api.field_errors import invalid
 from holdfast.api.pod import Pod
 from holdfast.api.strict_decode import Seconds
+from holdfast.columns.consumers_in_flight import too_many_consumers
 from holdfast.columns.pod_info import PodInfo
-from holdfast.devices.claims import ClaimNotReady, all_consumers, claims_of_pod, has_room_for
+from holdfast.devices.claims import ClaimNotReady, claims_of_pod, has_room_for
 from holdfast.devices.errors import AllocationError, NotBindable
 from holdfast.devices.inventory import Inventory
 from holdfast.framework.arguments import Arguments, PluginArgs
@@ -63,9 +64,11 @@ from holdfast.plugins.dynamic_resources.state import (
 _STEPS_A_SECOND = 100_000
 """The time limit is counted in search steps of about ten microseconds: there is no clock here."""
 NOT_SCHEDULABLE = "still not schedulable"
-RETRY_SECONDS, RETRY_QUOTA_SECONDS = 1.0, 60.0
-"""When a pod is tried again whose claim has too many consumers in flight, or that a quota refuses:
-the quota may have changed before the pod began to wait for that."""
+RETRY_SECONDS = 1.0
+"""When a pod is tried again that finds too many consumers of its claim in flight."""
+RETRY_REFUSED_SECONDS = 60.0
+"""When a pod is tried again that a quota, or stored consumers, kept from being bound: an event may
+have come before it began to wait for one."""
 NO_RESERVED_CLAIMS = "reservations of ResourceClaims are not supported: remove resourceClaims"
 _NODE_EVENTS = ("Add", "UpdateNodeLabel", "UpdateNodeTaint", "UpdateNodeAllocatable")
 
@@ -306,7 +309,7 @@ class DynamicResources:
         try:
             yield from claim_writes.bind_claims(state, state.reserved, placement.node)
         except NotBindable as refused:
-            retry_at = state.now + RETRY_QUOTA_SECONDS
+            retry_at = state.now + RETRY_REFUSED_SECONDS
             return Reject(Code.UNRESOLVABLE, (refused.message,), retry_at)
         if state.inventory.features.binding_conditions:
             yield from wait_until_prepared(
@@ -359,7 +362,7 @@ class DynamicResources:
         if new.uid not in {claim.uid for claim in claims_of_pod(pod.pod, claims)}:
             return False
         changed = old is None or old.status != new.status
-        return changed and claims.has_room_for(new, pod.uid)
+        return changed and claims.is_free_for(new, pod.uid)
 
     def _claims_not_ready(self, pod: Pod, view: View) -> Reject | None:
         if not pod.structured_claims:
@@ -378,11 +381,11 @@ def _unusable(claim: ResourceClaim, pod: PodInfo, view: View) -> Reject | None:
     inventory: Inventory = view.world.devices
     if reason := _claim_error(claim, inventory):
         return Reject(Code.UNRESOLVABLE, (reason,))
-    if inventory.claims.has_room_for(claim, pod.uid):
+    if inventory.claims.is_free_for(claim, pod.uid):
         return None
     # An attempt in flight that fails is no event.
     retry_at = view.now + RETRY_SECONDS if has_room_for(claim, pod.uid) else None
-    return Reject(Code.UNRESOLVABLE, (all_consumers(claim),), retry_at)
+    return Reject(Code.UNRESOLVABLE, (too_many_consumers(claim.key, MAX_CONSUMERS),), retry_at)
 
 
 def _claim_error(claim: ResourceClaim, inventory: Inventory) -> str:
