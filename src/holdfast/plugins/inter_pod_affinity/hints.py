@@ -72,16 +72,20 @@ def _node_helps(view: View, old: Node | None, new: Node | None) -> bool:
     if new is None:
         return False
     terms = view.pod.affinity_terms
-    near = {term.topology_key for term in terms.required_affinity}
-    away = {term.topology_key for term in terms.required_anti_affinity}
+    affinity = {term.topology_key for term in terms.required_affinity}
+    anti_affinity = {term.topology_key for term in terms.required_anti_affinity}
     after = new.metadata.labels
     if old is None:
         # A pod without terms was rejected by those of existing pods.
-        return bool(away) or not near or any(key in after for key in near)
+        return bool(anti_affinity) or not affinity or any(key in after for key in affinity)
     before = old.metadata.labels
-    away |= existing_anti_affinity_keys(view)
+    anti_affinity |= existing_anti_affinity_keys(view)
     return (
-        any(before[key] != after[key] for key in near | away if key in before and key in after)
-        or any(key not in before and key in after for key in near)
-        or any(key in before and key not in after for key in away)
+        any(
+            before[key] != after[key]
+            for key in affinity | anti_affinity
+            if key in before and key in after
+        )
+        or any(key not in before and key in after for key in affinity)
+        or any(key in before and key not in after for key in anti_affinity)
     )
