@@ -80,16 +80,13 @@ class CappedDevices:
         }
         self._none = (0,) * len(capped)
 
-    def add_requested(self, amounts: tuple[int, ...], pod_info: PodInfo) -> tuple[int, ...]:
-        """Return capped amounts with the devices that a pod asks for by other names."""
+    def with_requested(self, amounts: tuple[int, ...], pod_info: PodInfo) -> tuple[int, ...]:
+        """Return capped amounts of a pod, where devices are replaced by those under any name."""
         names = self._resources
         request = {names[id_]: amount for id_, amount in pod_info.request}
         if not names_of_devices(request):
             return amounts
-        counted = list(amounts)
-        for name, amount in in_capped_names(request, self._positions, self._known).items():
-            counted[self._positions[name]] = amount
-        return tuple(counted)
+        return self._replaced(amounts, request)
 
     def of_claims(self, pod: Pod) -> dict[str, tuple[int, ...]]:
         """Return what each claim of a pod adds to the capped amounts, by the claim's name."""
@@ -99,9 +96,14 @@ class CappedDevices:
                 continue
             devices = self._known.devices_of(pod.namespace, name)
             request = {DEVICE_CLASS_PREFIX + of: count for of, count in devices.items()}
-            amounts = list(self._none)
-            for resource, amount in in_capped_names(request, self._positions, self._known).items():
-                amounts[self._positions[resource]] = amount
+            amounts = self._replaced(self._none, request)
             if any(amounts):
-                found[name] = tuple(amounts)
+                found[name] = amounts
         return found
+
+    def _replaced(self, amounts: tuple[int, ...], request: Mapping[str, int]) -> tuple[int, ...]:
+        """Return capped amounts, of devices what a request amounts to."""
+        found = list(amounts)
+        for name, amount in in_capped_names(request, self._positions, self._known).items():
+            found[self._positions[name]] = amount
+        return tuple(found)

@@ -14,6 +14,7 @@ from holdfast.device_share.requests import device_resources, in_names_of
 
 NO_NAMES: frozenset[str] = frozenset()
 _ONE = 10**9
+"""One device, in nanos."""
 
 
 def reserved_device_names(reserved: Collection[int], ids: ResourceNames) -> frozenset[str]:

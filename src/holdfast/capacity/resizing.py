@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from typing import TypeVar
 
 from holdfast.api.koordinator_names import DEVICE_ALLOCATED, RESOURCE_STATUS
 from holdfast.api.pod import Pod
@@ -24,9 +25,10 @@ from holdfast.columns.node_table import NodeTable
 from holdfast.columns.pod_info import PodInfo, sum_of
 from holdfast.columns.request_fit import short_of
 
-_KINDS = {RESOURCE_STATUS: "CPUs", DEVICE_ALLOCATED: "devices"}
+_FIXED_SIZE_ANNOTATIONS = {RESOURCE_STATUS: "CPUs", DEVICE_ALLOCATED: "devices"}
 """Annotations of reservations that hold particular CPUs or devices; these are not resized."""
 AmountTexts = Mapping[str, AmountText]
+A = TypeVar("A")
 
 
 def wanted_amounts(reservation: Reservation) -> dict[str, AmountText] | None:
@@ -43,12 +45,13 @@ def wanted_in_vain(reservation: Reservation) -> str:
 
     Devices may be held in other names than those of the template, so these are converted.
     """
-    kinds = [kind for key, kind in _KINDS.items() if key in reservation.metadata.annotations]
+    notes = reservation.metadata.annotations
+    kinds = [kind for key, kind in _FIXED_SIZE_ANNOTATIONS.items() if key in notes]
     asked, held = _asked(reservation) if kinds else None, _plain(reservation.status.allocatable)
     if asked is None:
         return ""
     amounts = nanos_in_names_of({name: nanos(a) for name, a in asked.items()}, held)
-    wanted = {**{name: a for name, a in held.items() if "/" in name}, **amounts}
+    wanted = _with_kept(amounts, held)
     edited = {name: amount for name, amount in wanted.items() if amount} != held
     return " and ".join(kinds) if edited else ""
 
@@ -57,10 +60,14 @@ def _edited_amounts(reservation: Reservation) -> dict[str, AmountText] | None:
     asked, held = _asked(reservation), reservation.status.allocatable
     if asked is None:
         return None
-    kept = {name: amount for name, amount in held.items() if "/" in name}
-    found: dict[str, AmountText] = {**kept, **asked}
-    found = {name: amount for name, amount in found.items() if nanos(amount) > 0}
+    wanted = _with_kept(asked, held)
+    found = {name: amount for name, amount in wanted.items() if nanos(amount) > 0}
     return None if same_amounts(found, held) else found
+
+
+def _with_kept(asked: Mapping[str, A], held: Mapping[str, A]) -> dict[str, A]:
+    """Return what is asked for, with the extended resources that are held besides."""
+    return {**{name: amount for name, amount in held.items() if "/" in name}, **asked}
 
 
 def _asked(reservation: Reservation) -> dict[str, AmountText] | None:
@@ -76,7 +83,9 @@ def _asked(reservation: Reservation) -> dict[str, AmountText] | None:
 
 def _fixed(reservation: Reservation) -> bool:
     meta = reservation.metadata
-    return meta.deletion_timestamp is not None or any(key in meta.annotations for key in _KINDS)
+    return meta.deletion_timestamp is not None or any(
+        key in meta.annotations for key in _FIXED_SIZE_ANNOTATIONS
+    )
 
 
 def _text(held: AmountTexts, name: str, amount: int) -> str:

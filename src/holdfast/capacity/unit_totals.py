@@ -353,7 +353,7 @@ def measure_of(
             return (int(counted),)
         amounts = amounts_of(pod_info, resources) if counted else (0,) * len(resources)
         if devices is not None and counted:
-            amounts = devices.add_requested(amounts, pod_info)
+            amounts = devices.with_requested(amounts, pod_info)
         return (int(counted), *amounts, int(pod_info.terminating))
 
     return measure
