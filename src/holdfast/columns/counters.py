@@ -106,20 +106,26 @@ class PodSum:
 
     def move(self, pod_info: PodInfo, row: int, by: int) -> None:
         """Add (+1) or remove (-1) a pod."""
-        for column, amount in zip(self._cells, self.measure(pod_info), strict=True):
+        self._add(self.measure(pod_info), row, by)
+
+    def _add(self, amounts: tuple[int, ...], row: int, by: int) -> None:
+        for column, amount in zip(self._cells, amounts, strict=True):
             if amount:
                 column[row] += by * amount
 
     def replace(self, old: PodInfo, new: PodInfo, row: int) -> bool:
         """Replace a pod by another version of it; return whether a sum changed."""
-        if self.measure(old) == self.measure(new):
+        if self._adds_the_same(old, new):
             return False
         self.move(old, row, -1)
         self.move(new, row, 1)
         return True
 
+    def _adds_the_same(self, old: PodInfo, new: PodInfo) -> bool:
+        return self.measure(old) == self.measure(new)
+
     def measure_all(self, pod_info: PodInfo, gone: Collection[str] = ()) -> tuple[int, ...]:
-        """Return what a pod adds, or would add, if the pods with the uids ``gone`` were gone."""
+        """Return what a pod adds with its claims, or would without the pods ``gone`` (uids)."""
         return self.measure(pod_info)
 
 
@@ -170,21 +176,11 @@ class ClaimingPodSum(PodSum):
             self._add(amounts, row, 1)
             self._journal.log(row)
 
-    def _add(self, amounts: tuple[int, ...], row: int, by: int) -> None:
-        for column, amount in zip(self._cells, amounts, strict=True):
-            if amount:
-                column[row] += by * amount
-
-    def replace(self, old: PodInfo, new: PodInfo, row: int) -> bool:
-        """Replace a pod by another version of it; return whether a sum changed."""
-        if self._added.get(old.uid) == (self.measure(new), self._of_claims(new)):
-            return False
-        self.move(old, row, -1)
-        self.move(new, row, 1)
-        return True
+    def _adds_the_same(self, old: PodInfo, new: PodInfo) -> bool:
+        return self._added.get(old.uid) == (self.measure(new), self._of_claims(new))
 
     def measure_all(self, pod_info: PodInfo, gone: Collection[str] = ()) -> tuple[int, ...]:
-        """Return what a pod adds, or would, with the claims that no other pod but those uses."""
+        """Return the same; a claim counts unless a pod that is not ``gone`` uses it too."""
         total = self.measure(pod_info)
         for name, amounts in self._of_claims(pod_info).items():
             if self._users.get(name, {}).keys() <= {pod_info.uid, *gone}:
