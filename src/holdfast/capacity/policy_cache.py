@@ -37,7 +37,7 @@ class Policies:
         self.timeout_namespaces: frozenset[str] = frozenset()
         """The namespaces with a policy that waits for a time-out."""
         self.device_namespaces: frozenset[str] = frozenset()
-        """The namespaces with a policy that limits devices."""
+        """The namespaces with a policy whose maxResources may name devices."""
 
     def __len__(self) -> int:
         return len(self._by_uid)

@@ -31,9 +31,9 @@ log = logging.getLogger(__name__)
 STEP_SECONDS = 0.002
 """Other tasks run, and the next namespace has its turn, after this time."""
 _MAX_ROUNDS = 5
-"""How often outdated results are computed again; then the cycle does with what there is."""
+"""How often outdated results are computed again; then the cycle computes the rest."""
 _FEW_PODS = 64
-"""As many waiting pods of a namespace are not searched for removed ones."""
+"""Removed pods are left among the waiting ones of a namespace while there are no more than that."""
 Steps = Iterator[None]
 
 
@@ -43,10 +43,8 @@ class CyclePreparation:
     Each round finds the results of those before, and computes again what the world changed.
     """
 
-    __slots__ = (
-        *("_clock", "_pod_info", "_profile", "_rounds", "_steps", "_world"),
-        *("is_overtaken", "queued"),
-    )
+    __slots__ = ("_clock", "_pod_info", "_profile", "_rounds", "_steps", "_world",
+                 "is_overtaken", "queued")  # fmt: skip
 
     def __init__(self, profile: Profile, queued: QueuedPodInfo, world: World, clock: Clock) -> None:
         self._profile = profile
@@ -70,13 +68,14 @@ class CyclePreparation:
         while True:
             if self._pod_info is not self.queued.pod_info:
                 self._pod_info, self._steps = self.queued.pod_info, None
-            paused = self._steps is not None
-            if not paused:
+            began_before = self._steps is not None
+            if not began_before:
                 self._begin_round()
             if not self._go_on(lambda: self._clock.monotonic() < pause_at):
                 return False
-            if not paused or self._rounds >= _MAX_ROUNDS:
-                self.is_overtaken = paused
+            # A round that began in this step has read the world as it is now.
+            if not began_before or self._rounds >= _MAX_ROUNDS:
+                self.is_overtaken = began_before
                 return True
 
     def _begin_round(self) -> None:
@@ -110,6 +109,7 @@ class _Namespace:
     first: CyclePreparation | None = None
     others: list[tuple[int, float, int, QueuedPodInfo]] = field(default_factory=list)
     clean_at: int = _FEW_PODS
+    """When there are more others than that, the removed ones among them are dropped."""
 
 
 class Preparations:

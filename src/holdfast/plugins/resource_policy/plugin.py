@@ -93,7 +93,7 @@ class ResourcePolicyPlugin:
         )
 
     def key_outside_spec(self, pod: PodInfo, view: View) -> Hashable:
-        """Return what decides outside the spec: time-outs, and the pod's reservations."""
+        """Return what decides outside the spec: time-outs, claims, and the pod's reservations."""
         policies = view.world.policies
         # Asked for every pod: all but a few leave here.
         if not (self._reservations_first or pod.namespace in policies.timeout_namespaces):
