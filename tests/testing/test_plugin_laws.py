@@ -131,6 +131,18 @@ def test_a_wrong_trait_is_found(plugin, law):
         check_plugin(lambda: plugin({}))
 
 
+class PassesEach(NodeResourcesFit):
+    """Says of each row alone that it passes."""
+
+    def filter_each(self, state, rows):
+        return np.zeros(len(rows), np.int8)
+
+
+def test_verdicts_of_single_rows_equal_those_of_filter():
+    with pytest.raises(AssertionError, match="filter_each equals filter of each row alone"):
+        check_plugin(lambda: PassesEach({}))
+
+
 def test_post_filter_without_state_is_tested_without_a_state():
     with pytest.raises(AttributeError, match="'NoneType' object has no attribute 'node'"):
         check_plugin(lambda: NeedsItsState({}))

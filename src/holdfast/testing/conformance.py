@@ -48,6 +48,7 @@ from holdfast.testing.plugin_laws import (
 from holdfast.testing.random_cluster import RandomCluster
 from holdfast.testing.rejection_laws import (
     check_condition_reason,
+    check_filter_each,
     check_retry_at,
     check_row_sets,
     check_tiers,
@@ -142,6 +143,7 @@ def _check_results(case: Case, cluster: RandomCluster) -> None:
         check_leaving(case, cluster.random)
         check_retry_at(case, cluster.random)
         check_row_sets(case, cluster)
+        check_filter_each(case)
         check_condition_reason(case)
     if case.outcome.scores:
         check_rows(case, case.scores, cluster.random, "score")

@@ -1,4 +1,4 @@
-"""Rules for what a plugin says about rejected rows: retry time, row sets, reason, tiers."""
+"""Rules for what a plugin says about rejected rows: retry time, row sets, errors, reason, tiers."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from holdfast.api.timestamps import parse_rfc3339
 from holdfast.columns.pod_info import PodInfo
 from holdfast.framework.plugin import (
     ConditionReasonPlugin,
+    FilterEachPlugin,
     PodChange,
     PodLimits,
     PodLimitsInSetsPlugin,
@@ -107,6 +108,16 @@ def _check_limits(case: Case, limits: PodLimits, added: Mapping[int, list[PodInf
         ]
         law = f"{case.plugin.name}: a row passes within its limits in sets"
         assert bool(min(left, default=0) >= 0) is passes, law
+
+
+def check_filter_each(case: Case) -> None:
+    """``filter_each`` returns for each row what ``filter`` returns for that row alone."""
+    plugin, rows = case.plugin, case.rows
+    if not implements(plugin, FilterEachPlugin):
+        return
+    found = plugin.filter_each(case.outcome.state, rows)
+    alone = [int(case.verdicts(rows[i : i + 1])[0]) for i in range(len(rows))]
+    assert found.tolist() == alone, f"{plugin.name}: filter_each equals filter of each row alone"
 
 
 def check_condition_reason(case: Case) -> None:
