@@ -1,7 +1,7 @@
 """Feature gates: names and defaults of Kubernetes, and the parser of ``--feature-gates``.
 
 Gates of features that Holdfast does not have are unknown, so that no gate is set without effect.
-Defaults are those of v1.36, but for features that ``Gate.ga_since`` says otherwise of.
+Defaults are those of v1.36; ``Gate.ga_since`` says what is GA in later releases.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Gate:
     locked: bool = False
     """Whether the feature cannot be set: here it is always on, or not built."""
     ga_since: Release | None = None
-    """The release from which on the feature is GA and on; None: none that is known."""
+    """The first release in which the feature is GA and on; None: it stays at stage and default."""
 
     def in_release(self, release: Release) -> tuple[Stage, bool]:
         """Return stage and default in a release."""

@@ -24,7 +24,7 @@ _OF_RESERVATIONS = frozenset(
         names.RESERVATION_NODE,
     )
 )
-"""Annotations of reservations; a template made from a pod may have them from its tenant."""
+"""Annotations of reservations. In a template they have no effect: it may be made from a pod."""
 LOWEST_PRIORITY, HIGHEST_PRIORITY = -(2**31), 2**31 - 1
 
 

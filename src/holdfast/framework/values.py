@@ -197,7 +197,7 @@ class ApiCall:
     sleep waits ``body`` seconds and sends back the time, in seconds since the epoch; event records
     ``body``, a reason and a message, as a normal event of the pod; observe adds ``body``, a value
     and the label values, to the scheduler's metric ``path``; turn waits until no other generator
-    has the turn of ``path``, and has it until its next turn ("": none) or its end.
+    has the turn of ``path`` and takes it, until the next turn ("" takes none) or the end.
     """
 
     verb: str

@@ -134,7 +134,7 @@ def _bind_claim(
 def _write_binding(
     state: DynamicResourcesState, claim: ResourceClaim, allocation: Allocation | None
 ) -> Writes:
-    """Do so when it is this pod's turn; another pod may have reserved the claim for it already."""
+    """Write it in this pod's turn, unless another pod has reserved the claim for it already."""
 
     def write(current: ResourceClaim) -> Writes:
         _check(current, claim, allocation)
@@ -166,7 +166,7 @@ def _newest(state: DynamicResourcesState, claim: ResourceClaim) -> ResourceClaim
 
 
 def _devices(claim: ResourceClaim) -> object:
-    """Return what the node of a consumer was chosen by."""
+    """Return the devices and nodes of an allocation, by which nodes for consumers are chosen."""
     allocation = claim.status.allocation
     return None if allocation is None else (allocation.devices.results, allocation.node_selector)
 
