@@ -58,12 +58,12 @@ class PolicyEdits:
             self._conflicting[reservation.uid] = reservation
         else:
             self._conflicting.pop(reservation.uid, None)
-        self.retry()
+        self._retry_on(reservation.status.node_name)
 
-    def forget(self, uid: str) -> None:
+    def forget(self, reservation: Reservation) -> None:
         """Forget a reservation that ended or was deleted."""
-        self._conflicting.pop(uid, None)
-        self.retry()
+        self._conflicting.pop(reservation.uid, None)
+        self._retry_on(reservation.status.node_name)
 
     def begin(self) -> None:
         """Start to write, once the whole cluster has been read."""
@@ -72,7 +72,15 @@ class PolicyEdits:
 
     def retry(self) -> None:
         """Write what has changed."""
-        for reservation in tuple(self._conflicting.values()) if self._ready else ():
+        for node in {found.status.node_name for found in self._conflicting.values()}:
+            self._retry_on(node)
+
+    def _retry_on(self, node: str) -> None:
+        """Write what has changed on one node: reservations conflict with those beside them."""
+        for info in self._world.reservations.on_node(node) if self._ready else ():
+            reservation = self._conflicting.get(info.uid)
+            if reservation is None:
+                continue
             others = self._others(reservation)
             if others and not reservation.policy_conflicts:
                 self._report(reservation, others)

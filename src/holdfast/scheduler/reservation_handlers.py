@@ -71,7 +71,7 @@ class ReservationEventHandlers:
         if self._resizer is None:
             return
         if removed:
-            self._resizer.forget(reservation.uid)
+            self._resizer.forget(reservation)
         elif self._handlers.is_responsible_for(reservation.scheduler_name):
             self._resizer.consider(reservation)
 

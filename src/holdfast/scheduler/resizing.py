@@ -88,12 +88,13 @@ class Resizer:
             return new
         return _with_allocatable(new, larger_amounts(new.status.allocatable, size.amounts))
 
-    def forget(self, uid: str) -> None:
-        """Forget a deleted reservation."""
+    def forget(self, reservation: Reservation) -> None:
+        """Forget a reservation that ended or was deleted."""
+        uid = reservation.uid
         self._resizing.pop(uid, None)
         self._newest.pop(uid, None)
         self._settled.pop(uid, None)
-        self._policy_edits.forget(uid)
+        self._policy_edits.forget(reservation)
 
     def consider(self, reservation: Reservation) -> None:
         """Resize a reservation to the size it requests, if its node has the resources."""
