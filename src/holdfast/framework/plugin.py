@@ -73,6 +73,7 @@ from holdfast.framework.preemption_support import (
 )
 from holdfast.framework.traits import Plugin, Scope, Traits, implements
 from holdfast.framework.values import (
+    END_TURN,
     MERGE_PATCH,
     NO_CHANGE,
     AnyRows,
@@ -293,6 +294,7 @@ def runs_for(plugin: Plugin, placement: Placement) -> bool:
 
 
 __all__ = [
+    "END_TURN",
     "MERGE_PATCH",
     "NO_CHANGE",
     "AnyRows",

@@ -209,7 +209,9 @@ class ApiCall:
 
 ApiCalls = Generator[ApiCall, Any, None]
 PreBindCalls = Generator[ApiCall, Any, Reject | None]
-"""Requests in order; at the end None, or a Reject with the code PENDING."""
+"""Requests in order; at the end None, or a Reject."""
+END_TURN = ApiCall("turn", "")
+"""Lets the next generator have the turn before this one has ended."""
 MERGE_PATCH = "application/merge-patch+json"
 """The content type of a JSON merge patch."""
 

@@ -20,7 +20,7 @@ from holdfast.classic_dra.claim_state import is_shared, is_usable
 from holdfast.classic_dra.ledger import ClassicLedger, is_owned
 from holdfast.classic_dra.pod_claims import PodClaim
 from holdfast.errors import Conflict, HoldfastError, NotFound
-from holdfast.framework.plugin import MERGE_PATCH, ApiCall, ApiCalls
+from holdfast.framework.plugin import END_TURN, MERGE_PATCH, ApiCall, ApiCalls
 
 _MAX_ATTEMPTS = 5
 _PAUSE_SECONDS = 0.01
@@ -166,7 +166,7 @@ class ClassicWrites:
             yield self._pause(attempt)
             current = yield self._read(current)
             self.ledger.upsert(current)
-        yield ApiCall("turn", "")
+        yield END_TURN
 
     def _turn(self, claim: ClassicClaim) -> ApiCall:
         """Wait until no other pod writes the claim."""

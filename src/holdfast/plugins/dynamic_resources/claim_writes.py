@@ -22,11 +22,10 @@ from holdfast.devices.claims import has_room_for, is_reserved_for
 from holdfast.devices.errors import AllocationError, NotBindable
 from holdfast.devices.extended_resources import RequestsAndMappings
 from holdfast.errors import Conflict, Forbidden, HoldfastError, NotFound
-from holdfast.framework.plugin import MERGE_PATCH, ApiCall, ApiCalls
+from holdfast.framework.plugin import END_TURN, MERGE_PATCH, ApiCall, ApiCalls
 from holdfast.plugins.dynamic_resources.state import DynamicResourcesState, UnallocatedClaims
 
 _MAX_ATTEMPTS = 5
-NO_TURN = ApiCall("turn", "")
 CREATIONS = "scheduler_resourceclaim_creates_total"
 
 Writes = Generator[ApiCall, Any, ResourceClaim]
@@ -127,7 +126,7 @@ def _bind_claim(
     yield ApiCall("turn", _path(claim))
     stored = yield from _write_binding(state, claim, allocation)
     claims.consumers_in_flight.remove(claim.uid, pod.uid)
-    yield NO_TURN
+    yield END_TURN
     return stored
 
 
