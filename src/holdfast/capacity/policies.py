@@ -202,12 +202,11 @@ def bound_time(pod: Pod) -> float | None:
 
     That is the transition of PodScheduled, else the start time, else the creation time.
     """
-    scheduled = [
-        condition.last_transition_time
-        for condition in pod.status.conditions
-        if condition.type == "PodScheduled" and condition.status == "True"
-    ]
-    for text in (*scheduled, pod.status.start_time, pod.metadata.creation_timestamp):
+    scheduled = pod.condition("PodScheduled")
+    transition = None
+    if scheduled is not None and scheduled.status == "True":
+        transition = scheduled.last_transition_time
+    for text in (transition, pod.status.start_time, pod.metadata.creation_timestamp):
         if (found := seconds_of(text)) is not None:
             return found
     return None

@@ -73,7 +73,7 @@ async def answer_about(
 
 def last_attempt(pod: Pod) -> dict[str, str] | None:
     """Return the reason and message of the scheduler's last attempt, if it has failed."""
-    for condition in pod.status.conditions:
-        if condition.type == "PodScheduled" and condition.status == "False":
-            return {"reason": condition.reason, "message": condition.message}
-    return None
+    found = pod.condition("PodScheduled")
+    if found is None or found.status != "False":
+        return None
+    return {"reason": found.reason, "message": found.message}
