@@ -26,7 +26,7 @@ from holdfast.api.annotations import AllocatedReservation, allocated_reservation
 from holdfast.api.koordinator_names import DEVICE_ALLOCATED, RESOURCE_STATUS
 from holdfast.api.meta import ObjectMeta
 from holdfast.api.pod import Pod
-from holdfast.api.reservation import HOLDING, Reservation
+from holdfast.api.reservation import HOLDING, Reservation, ReservationOwner
 from holdfast.api.reservation_names import (
     ALLOCATED,
     DRAWS,
@@ -49,7 +49,7 @@ DISPUTED = "ignored in part: a pod that was scheduled earlier, or a reservation,
 
 Possible = Callable[[Pod, str, str], str]
 """Returns what of the text under a key does not exceed the requests of a pod."""
-Stamp = tuple[int, str, str]
+Stamp = tuple[int, str, str, tuple[ReservationOwner, ...]]
 
 
 class Ignored(NamedTuple):
@@ -76,16 +76,25 @@ class Source(NamedTuple):
 
     @property
     def stamp(self) -> Stamp:
-        """Changes with the spec, which decides about owners, and with the node."""
+        """Changes with what decides about owners, and with the node.
+
+        That is the spec; of a pod that acts as a reservation an annotation.
+        """
         meta, status = self.reservation.metadata, self.reservation.status
-        return meta.generation or 0, meta.annotations.get(OWNER_NAMESPACES, ""), status.node_name
+        owners = self.reservation.spec.owners if self.reservation.is_pod else ()
+        namespaces = meta.annotations.get(OWNER_NAMESPACES, "")
+        return meta.generation or 0, namespaces, status.node_name, owners
+
+    def has_used(self, uid: str) -> bool:
+        """Tell whether its status says that a pod uses it."""
+        return any(owner.uid == uid for owner in self.reservation.status.current_owners)
 
     def accepts(self, pod: Pod) -> bool:
         """Tell whether a pod can have been allocated from it."""
         reservation = self.reservation
         if pod.spec.node_name != reservation.status.node_name:
             return False
-        if any(owner.uid == pod.uid for owner in reservation.status.current_owners):
+        if self.has_used(pod.uid):
             return True
         labels = pod.metadata.labels
         if labels.get(IGNORED) == "true":
@@ -162,8 +171,21 @@ class RecordedAllocations:
             self._stop_waiting(named.uid, uid)
 
     def waiting_for(self, uid: str) -> tuple[Pod, ...]:
-        """Return the pods that name a reservation which has not accepted them yet."""
-        return tuple(self._waiting.get(uid, {}).values())
+        """Return the pods that name a reservation which may accept them now.
+
+        A user may have any number of pods that name it and are refused.
+        """
+        pods = self._waiting.get(uid)
+        if not pods or (source := self.find(uid)) is None:
+            return ()
+        stamp, records = source.stamp, self._records
+        users = {owner.uid for owner in source.reservation.status.current_owners}
+        found = (
+            pod
+            for pod_uid, pod in pods.items()
+            if pod_uid in users or records[pod_uid].refused.get(uid) != stamp
+        )
+        return tuple(found)
 
     def named_by(self, uid: str) -> tuple[AllocatedReservation, ...]:
         """Return the reservations that a pod names, or named when it was decided about."""
@@ -251,20 +273,25 @@ class RecordedAllocations:
     ) -> None:
         source = self.find(named.uid)
         accepted = self.is_pre_allocated(uid, named.uid)
-        if not accepted and source is not None and record.refused.get(named.uid) != source.stamp:
-            accepted = source.accepts(pod)
-            if not accepted:
-                record.refused[named.uid] = source.stamp
-                why = NOT_AN_OWNER.format(source.reservation.name)
-                for key, text in record.claim.items():
-                    if named.uid in text:
-                        self.report(pod, uid, key, why)
+        if not accepted and source is not None:
+            if record.refused.get(named.uid) == source.stamp:
+                accepted = source.has_used(uid) and source.accepts(pod)
+            elif not (accepted := source.accepts(pod)):
+                self._refuse(record, pod, uid, source)
         if accepted:
             record.accepted |= {named.uid}
             record.refused.pop(named.uid, None)
             self._stop_waiting(named.uid, uid)
         else:
             self._waiting.setdefault(named.uid, {})[uid] = pod
+
+    def _refuse(self, record: _Record, pod: Pod, uid: str, source: Source) -> None:
+        refused = source.reservation.uid
+        record.refused[refused] = source.stamp
+        why = NOT_AN_OWNER.format(source.reservation.name)
+        for key, text in record.claim.items():
+            if any(one.uid == refused for one in _references({key: text})):
+                self.report(pod, uid, key, why)
 
     def _uses_some(self, record: _Record) -> bool:
         """Tell whether a reservation that accepted the pod holds resources: that is kept."""
