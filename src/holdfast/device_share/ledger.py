@@ -71,6 +71,8 @@ class DeviceShareLedger:
         self._holders: dict[str, NodeHolders] = {}
         self._node_of: dict[str, str] = {}
         """The node of each pod and reservation that holds devices, by uid."""
+        self._written: dict[str, tuple[DeviceUse, bool]] = {}
+        """What annotations of pods say, by uid, and whether the pod requests bytes of GPUs."""
         self._read: dict[str, tuple[SharedDevices, Mapping[str, str]]] = {}
         """What the inventory of a node was read from: its Device and the labels of the Node."""
         self._numbers: dict[tuple[int, DeviceUse], int] = {}
@@ -124,11 +126,13 @@ class DeviceShareLedger:
         if use == UNUSED:
             self.remove(pod_info.uid)
             return
-        use = self._consistent(use, pod_info, node)
         owned = allocated_reservation(pod_info.pod)
         known = self.holders_on(node).claims.get(pod_info.uid)
         claimant = claimant_of(pod_info, None if known is None else known.claimant)
-        self.enter(pod_info.uid, node, use, owned.uid if owned else "", claimant)
+        by_bytes = any(resources[id_] == GPU_MEMORY for id_, _ in pod_info.request)
+        possible = self._consistent(use, node, by_bytes=by_bytes)
+        self.enter(pod_info.uid, node, possible, owned.uid if owned else "", claimant)
+        self._written[pod_info.uid] = use, by_bytes
 
     def pod_removed(self, uid: str) -> None:
         """Release the devices of a pod."""
@@ -173,6 +177,7 @@ class DeviceShareLedger:
     def remove(self, uid: str) -> None:
         """Remove a pod or a reservation; an unknown one is ignored."""
         node = self._node_of.pop(uid, None)
+        self._written.pop(uid, None)
         if node is None:
             return
         holders = self._holders[node]
@@ -189,6 +194,7 @@ class DeviceShareLedger:
         copy._holders = {node: holders.fork() for node, holders in self._holders.items()}
         copy._known, copy.options = self._known, self.options
         copy._node_of, copy._read = dict(self._node_of), dict(self._read)
+        copy._written = dict(self._written)
         return copy
 
     # --- queries ------------------------------------------------------------------------------
@@ -370,30 +376,46 @@ class DeviceShareLedger:
             self._inventory_of[node] = self._inventories.id(inventory_of(*source))
         lost: list[str] = []
         if (holders := self._holders.get(node)) is not None:
-            for uid, (holder, claimant) in tuple(holders.claims.items()):
-                if (placed := self._node_table.pod(uid)) is not None:
-                    use = self._consistent(holder.use, placed[0], node)
-                    self.enter(uid, node, use, holder.reservation, claimant)
+            self._read_annotations(node, holders)
             holders = self._on(node)
             holders.totals = self._inventory(node).by_device()
             lost = holders.settle()
         self._changed(node, lost)
 
-    def _consistent(self, use: DeviceUse, pod_info: PodInfo, node: str) -> DeviceUse:
+    def _read_annotations(self, node: str, holders: NodeHolders) -> None:
+        """Enter again what annotations of pods say about the devices of a node."""
+        of_pods, acting = dict(holders.claims), holders.reservations.keys() & self._written.keys()
+        for uid, (holder, claimant) in of_pods.items():
+            if (written := self._written.get(uid)) is not None:
+                use = self._consistent(written[0], node, by_bytes=written[1])
+                self.enter(uid, node, use, holder.reservation, claimant)
+                self._written[uid] = written
+        for uid in acting:
+            self._enter_acting(uid, node, self._written[uid])
+
+    def _consistent(self, use: DeviceUse, node: str, *, by_bytes: bool) -> DeviceUse:
         """Return what a pod uses, without more memory of a GPU than its part of that GPU has."""
-        by_bytes = any(self._node_table.resources[id_] == GPU_MEMORY for id_, _ in pod_info.request)
         return consistent_use(use, self._inventory(node), by_bytes=by_bytes)
 
     def _upsert_reservation(self, reservation: Reservation) -> None:
         if reservation.active:
-            use = annotated_use(reservation, reservation.status.allocatable)
+            node, reserved = reservation.status.node_name, reservation.status.allocatable
+            use = annotated_use(reservation, reserved)
+            if use != UNUSED and reservation.is_pod:
+                self._enter_acting(reservation.uid, node, (use, GPU_MEMORY in reserved))
+                return
             if use != UNUSED:
-                node, yields = reservation.status.node_name, reservation.is_pod
-                self.enter_reservation(reservation.uid, node, use, yields=yields)
+                self.enter_reservation(reservation.uid, node, use)
                 return
         elif reservation.phase == PENDING:
             return  # it may be about to be bound
         self.remove(reservation.uid)
+
+    def _enter_acting(self, uid: str, node: str, written: tuple[DeviceUse, bool]) -> None:
+        """Enter what a pod that acts as a reservation has; its owner may have written that."""
+        use = self._consistent(written[0], node, by_bytes=written[1])
+        self.enter_reservation(uid, node, use, yields=True)
+        self._written[uid] = written
 
     def _on(self, node: str) -> NodeHolders:
         found = self._holders.get(node)

@@ -62,8 +62,10 @@ class NodeHoldings:
         known, (holding, _) = self.claims.get(uid), claim
         self.claims[uid] = claim
         if not self.disputed:
+            if known is not None and known.holding == holding:
+                return []
             if known is not None:
-                self._claimed &= ~known.holding.allocation.cpus
+                self._claimed = self._claimed_cpus(but=uid)
             cpus = holding.allocation.cpus
             if not (cpus & self._claimed or self._is_reserved(claim)):
                 self._claimed |= cpus
@@ -90,9 +92,17 @@ class NodeHoldings:
         self.pods.pop(uid, None)
         self.yielding.discard(uid)
         if claim is not None:
-            self._claimed &= ~claim.holding.allocation.cpus
+            self._claimed = self._claimed_cpus()
         if (self.reservations.pop(uid, None), claim) != (None, None) and self.disputed:
             self._settle()
+
+    def _claimed_cpus(self, but: str = "") -> int:
+        """Return what pods claim; the owner of a pod that acted as a reservation has the same."""
+        found = 0
+        for uid, claim in self.claims.items():
+            if uid != but:
+                found |= claim.holding.allocation.cpus
+        return found
 
     def _is_reserved(self, claim: PodClaim) -> bool:
         return bool(claim.holding.allocation.cpus & self._others_cpus(claim))
@@ -162,7 +172,17 @@ class NodeHoldings:
             return NO_OFFER
         gone = {*removed, reservation}
         pods = [holding for uid, holding in self.pods.items() if uid not in gone]
+        if reservation in self.yielding:
+            reserved = self._without_others(reservation, reserved)
         return offer_of(self.shape, reservation, reserved, (*pods, *added))
+
+    def _without_others(self, own: str, reserved: ReservationHolding) -> ReservationHolding:
+        """Return what no other reservation has: a pod that acts as one may claim that in vain."""
+        cpus = reserved.allocation.cpus
+        for uid, other in self.reservations.items():
+            if uid != own:
+                cpus &= ~other.allocation.cpus
+        return reserved._replace(allocation=replace(reserved.allocation, cpus=cpus))
 
     def left_of(self, reservation: str) -> Allocation:
         """Return what of a reservation no owner has."""
