@@ -7,9 +7,12 @@ from msgspec.structs import replace
 
 from holdfast.api.koordinator_names import OPERATING_MODE, RESERVATION_OWNERS
 from holdfast.api.meta import ObjectReference
-from holdfast.api.reservation_names import ALLOCATED, DRAWS
+from holdfast.api.reservation_names import ALLOCATED, DRAWS, PRE_ALLOCATABLE
 from holdfast.framework.world import World
 from holdfast.testing import a_node, a_pod, a_reservation, typed
+from reservations.test_pre_allocation import CLUSTER, configured
+from scheduler.test_recorded_allocations import annotate, ignored
+from scheduler.test_recorded_allocations import naming as notes
 
 RESERVATION = "0a1b"
 
@@ -77,3 +80,20 @@ def test_owners_of_a_pod_that_acts_as_a_reservation_may_be_edited():
     pod = naming(labels={"app": "new"})
     world, fresh = world_of(acting("old"), pod, acting("new")), world_of(acting("new"), pod)
     assert int(world.nodes.requested[0, 0]) == int(fresh.nodes.requested[0, 0]) == 4000
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+async def test_a_reservation_pre_allocates_no_pod_that_came_later(tmp_path, restarted):
+    """Any pod may have the label of mode Cluster, and would end the reservation."""
+    async with configured(tmp_path, enableClusterMode=True) as cluster:
+        await cluster.create(a_node("n", cpu="10"))
+        more = {"pre_allocation": True, "pre_allocation_policy": CLUSTER}
+        await cluster.create(a_reservation("r", cpu="8", **more))
+        await cluster.advance(2)
+        await cluster.create(a_pod("thief", cpu="1m", labels={PRE_ALLOCATABLE: "true"}))
+        await annotate(cluster, "thief", **notes(await cluster.reservation("r")))
+        if restarted:
+            await cluster.restart_components()
+        await cluster.advance(5)
+        assert (await cluster.reservation("r")).phase == "Available"
+        assert "no owner of reservation r" in (await ignored(cluster, "thief"))[0]

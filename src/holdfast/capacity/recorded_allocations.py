@@ -34,6 +34,8 @@ from holdfast.api.reservation_names import (
     OWNER_NAMESPACES,
     PRE_ALLOCATABLE,
 )
+from holdfast.api.reservation_status import SCHEDULED
+from holdfast.api.timestamps import seconds_of
 from holdfast.capacity.annotations import annotated_allocations
 from holdfast.capacity.owner_rules import compile_owners, uses_cluster_mode
 
@@ -99,8 +101,17 @@ class Source(NamedTuple):
         labels = pod.metadata.labels
         if labels.get(IGNORED) == "true":
             return False
+        if self.owns(pod):
+            return True
         candidate = reservation.spec.pre_allocation and uses_cluster_mode(reservation)
-        return self.owns(pod) or (candidate and labels.get(PRE_ALLOCATABLE) == "true")
+        return candidate and labels.get(PRE_ALLOCATABLE) == "true" and self._found(pod)
+
+    def _found(self, pod: Pod) -> bool:
+        """Tell whether a pod existed when it was bound: it pre-allocates no others."""
+        scheduled = self.reservation.condition(SCHEDULED)
+        bound = seconds_of(None if scheduled is None else scheduled.last_transition_time)
+        created = seconds_of(pod.metadata.creation_timestamp)
+        return bound is None or created is None or created <= bound
 
 
 @dataclass(slots=True)
