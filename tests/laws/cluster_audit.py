@@ -8,7 +8,14 @@ from holdfast.api.quantity import milli, units
 from holdfast.api.requests import pod_request
 from holdfast.api.reservation_names import PREEMPTOR
 from holdfast.api.resource_names import DEVICE_CLASS_PREFIX
-from holdfast.api.scheme import NODES, PODS, RESERVATIONS, RESOURCE_CLAIMS, RESOURCE_POLICIES
+from holdfast.api.scheme import (
+    NODES,
+    PODS,
+    RESERVATIONS,
+    RESOURCE_CLAIMS,
+    RESOURCE_POLICIES,
+    SHARED_DEVICES,
+)
 from holdfast.capacity.annotations import (
     annotated_allocations,
     inner_reserved,
@@ -33,6 +40,7 @@ class Census:
     reservations: list
     policies: list
     claims: list
+    devices: list
 
     @property
     def standing(self):
@@ -62,6 +70,7 @@ async def take_census(client):
         list((await client.list(RESERVATIONS)).items),
         list((await client.list(RESOURCE_POLICIES)).items),
         list((await client.list(RESOURCE_CLAIMS)).items),
+        list((await client.list(SHARED_DEVICES)).items),
     )
 
 

@@ -7,6 +7,7 @@ from holdfast.api import durations
 from holdfast.api.requests import pod_request
 from holdfast.api.timestamps import parse_rfc3339
 from holdfast.capacity.resizing import wanted_amounts
+from holdfast.device_share.allocation_annotation import read_device_ids
 from holdfast.device_share.requests import in_names_of
 from laws.cluster_audit import (
     HOLDING,
@@ -56,7 +57,10 @@ def wrong_phases(census, now):
                 yield f"{name} is {phase} {now - ends_at(reservation)} s after its end"
         said = ready and (ready.status, ready.reason)
         short = node in census.nodes and min(free_on(node, census).values()) < 0
-        if phase == "Available" and said != ("True", "Available") and not short:
+        if phase == "Available" and lost_devices(reservation, census):
+            if said != ("False", "DevicesUnavailable"):
+                yield f"{name} has lost devices, and says {said}"
+        elif phase == "Available" and said != ("True", "Available") and not short:
             yield f"{name} is Available and whole, and says {said}"
         if phase == "Waiting" and said != ("False", "Waiting"):
             yield f"{name} is Waiting and says {said}"
@@ -85,6 +89,18 @@ def wrong_sizes(census):
             yield f"{reservation.name} holds {reservation.status.allocatable}, asks for {asked}"
         if asked is None and said is not None and said.status == "False":
             yield f"{reservation.name} complains about its size without need"
+
+
+def lost_devices(reservation, census):
+    """Return the reserved devices that are gone or unhealthy."""
+    healthy = {
+        (info.type, info.minor)
+        for devices in census.devices
+        if devices.name == reservation.status.node_name
+        for info in devices.spec.devices
+        if info.health
+    }
+    return read_device_ids(reservation.metadata.annotations).keys() - healthy
 
 
 def left_waiting(census):
