@@ -39,6 +39,10 @@ async def test_N035_bytes_of_memory_compete_with_percent(tmp_path):
         assert "Insufficient gpu devices" in await cluster.why("more")
         await cluster.create(a_gpu_pod("rest", requests={"ratio": "69"}))
         assert await devices_of(cluster, "rest") == [("gpu", 0, 69)]
+        await cluster.restart_components()
+        for pod in ("p", "rest"):
+            events = [reason for reason, _ in await cluster.events(pod)]
+            assert "AllocationIgnored" not in events, "percent are rounded, nothing was taken"
 
 
 async def test_N036_whole_gpus_shares_and_unhealthy_ones(tmp_path):

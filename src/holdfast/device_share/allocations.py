@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from holdfast.api.shared_device import VirtualFunction
-from holdfast.device_share.requests import RESOURCES, Amounts
+from holdfast.device_share.requests import MEMORY, RESOURCES, Amounts
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +62,18 @@ class DeviceUse:
     def includes(self, other: DeviceUse) -> bool:
         """Return whether this has at least as much of every device as the other."""
         return not other.minus(self).amounts
+
+    def has_less_than(self, other: DeviceUse) -> bool:
+        """Return whether this has less of a device, or fewer virtual functions.
+
+        Bytes of GPUs do not count: percent of them are rounded down, so that a pod that requests
+        bytes and one that has the remaining percent have a few bytes too many together.
+        """
+        lost = other.minus(self)
+        return bool(lost.vfs) or any(
+            any(amounts[:MEMORY] + amounts[MEMORY + 1 :]) if kind == "gpu" else any(amounts)
+            for kind, _, amounts in lost.amounts
+        )
 
     def within(self, devices: frozenset[tuple[str, int]]) -> DeviceUse:
         """Return the use of these devices only."""

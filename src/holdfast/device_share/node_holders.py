@@ -107,7 +107,10 @@ class NodeHolders:
             self.disputed |= possible != use
             self.pods[uid] = Holder(possible, own)
         self._by_pods = of_pods
-        return [uid for uid, holder in self.pods.items() if holder != self.claims[uid].holder]
+        return [
+            uid for uid, holder in self.pods.items()
+            if holder.use.has_less_than(self.claims[uid].holder.use)
+        ]  # fmt: skip
 
     def _beside(self, own: str, parts: Mapping[str, DeviceUse]) -> DeviceUse:
         """Return what an owner of a reservation, "" for none, cannot have."""
