@@ -131,7 +131,8 @@ class EventHandlers:
                 self.nomination_ended(self.world.pod_info(new), new.spec.node_name)
         else:
             for action in pod_changes(old, new):
-                self.notify_queue("AssignedPod", action, old, new)
+                before = self._as_believed(old) if action == "UpdatePodScaleDown" else old
+                self.notify_queue("AssignedPod", action, before, new)
         self._notify_of_acting_pod(old, new)
 
     def _notify_of_acting_pod(self, old: Pod | None, new: Pod) -> None:
@@ -197,8 +198,9 @@ class EventHandlers:
     def _on_deleted_pod(self, old: Pod) -> None:
         self.stop_scheduling(old.uid)
         if old.spec.node_name:
+            believed = self._as_believed(old)
             self.world.delete(old)
-            self._notify_of_deletion(old)
+            self._notify_of_deletion(believed)
             return
         if self.world.nodes.is_assumed(old.uid):
             self._on_deleted_assumed_pod(old)
@@ -207,6 +209,15 @@ class EventHandlers:
         self.world.delete(old)
         if nominated:
             self.nomination_ended(self.world.pod_info(old), nominated)
+
+    def _as_believed(self, pod: Pod) -> Pod:
+        """Return a pod with the annotations that the ledgers read: hints ask what it had."""
+        entry = self.world.nodes.pod(pod.uid)
+        known = pod if entry is None else entry[0].pod
+        if known.metadata.annotations == pod.metadata.annotations:
+            return pod
+        meta = msgspec.structs.replace(pod.metadata, annotations=known.metadata.annotations)
+        return msgspec.structs.replace(pod, metadata=meta)
 
     def _on_deleted_assumed_pod(self, pod: Pod) -> None:
         """Remove an assumed pod that will not be bound, and requeue pods for its resources."""
