@@ -120,7 +120,7 @@ class _Record:
 
     own: bool = False
     binding_to: str = ""
-    """The node, until the Binding is confirmed."""
+    """The node, until the Binding is confirmed; all but ``written`` is decided then."""
     written: dict[str, str] = field(default_factory=dict)
     """The annotations when they were first read."""
     texts: dict[str, str] = field(default_factory=dict)
@@ -161,12 +161,7 @@ class RecordedAllocations:
         """Note what this process writes with the Binding of a pod."""
         own = {key: text for key, text in annotations.items() if text and key in _KEYS}
         if own:
-            claim = _part(own, RESERVATION_KEYS)
-            named = _named(claim)
-            self._records[uid] = _Record(
-                True, node, own, _part(own, IDENTITY_KEYS), claim, named,
-                accepted=frozenset([one.uid for one in named]),
-            )  # fmt: skip
+            self._records[uid] = _Record(True, node, own)
 
     def unexpect(self, uid: str) -> None:
         """Forget what this process would have written with a Binding."""
@@ -216,9 +211,8 @@ class RecordedAllocations:
                 return pod
             record = self._records[uid] = _Record(own=self.is_ours(uid))
         elif record.binding_to:
-            if record.binding_to != pod.spec.node_name:
-                record = self._records[uid] = _Record()
-            record.binding_to, confirms = "", True
+            bound_here, confirms = record.binding_to == pod.spec.node_name, True
+            record = self._records[uid] = _confirmed(record.written) if bound_here else _Record()
         present = {key: text for key in _KEYS if (text := annotations.get(key))}
         if present == record.believed and record.settled:
             return pod
@@ -320,6 +314,17 @@ class RecordedAllocations:
         if key not in reported:
             reported[key] = why
             self.on_ignored(Ignored(pod, key, why))
+
+
+def _confirmed(own: dict[str, str]) -> _Record:
+    """Return the record of a pod that this process has bound, with what it wrote."""
+    claim = _part(own, RESERVATION_KEYS)
+    named = _named(claim)
+    accepted = frozenset([one.uid for one in named])
+    return _Record(
+        own=True, written=own, texts=_part(own, IDENTITY_KEYS), claim=claim, named=named,
+        accepted=accepted,
+    )  # fmt: skip
 
 
 def _part(annotations: Mapping[str, str], keys: Iterable[str]) -> dict[str, str]:

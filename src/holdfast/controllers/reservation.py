@@ -54,7 +54,7 @@ class ReservationController(Reconciler):
         )
         self._by_uid: ObjectIndex[Reservation] = ObjectIndex(lambda r: r.uid)
         self._acting: ObjectIndex[Pod] = ObjectIndex(
-            lambda pod: pod.uid if has_operating_mode(pod) else ""
+            lambda pod: pod.uid if has_operating_mode(pod) else "", pods.cache
         )
         self._reservations.add_handler(self._by_uid.on_change)
         self._reservations.add_handler(self._held_on.on_change)
@@ -107,9 +107,9 @@ class ReservationController(Reconciler):
         if new is not None and new.spec.node_name and not new.finished:
             self._recorded.believed(new, new.uid)
         knows = self._recorded.knows
-        uids = {pod.uid for pod in (old, new) if pod is not None and knows(pod.uid)}
-        if not uids:
-            return uids
+        if not ((old is not None and knows(old.uid)) or (new is not None and knows(new.uid))):
+            return set()
+        uids = {pod.uid for pod in (old, new) if pod is not None}
         named = {one.name for uid in uids for one in self._recorded.named_by(uid)}
         for uid in uids if new is None or new.finished else uids - {new.uid}:
             self._recorded.forget(uid)

@@ -160,7 +160,8 @@ def assume_and_reserve(
     except Exception:
         unreserve_and_forget(profile, world, placement)
         raise
-    _empty_foreign_allocations(placement)
+    if placement.pod.pod.metadata.annotations:
+        _empty_foreign_allocations(placement)
     if placement.annotations and not placement.pod.is_reserve_pod:
         world.recorded.expect(placement.pod.uid, placement.node, placement.annotations)
     return None
