@@ -227,14 +227,16 @@ class RecordedAllocations:
         meta = msgspec.structs.replace(pod.metadata, annotations=kept | record.believed)
         return msgspec.structs.replace(pod, metadata=meta)
 
-    def fork(self, other: RecordedAllocations) -> RecordedAllocations:
-        """Copy everything that was decided to another instance, and return it."""
-        other._records = {
-            uid: replace(record, texts=dict(record.texts), refused=dict(record.refused))
-            for uid, record in self._records.items()
-        }
-        other._waiting = {uid: dict(pods) for uid, pods in self._waiting.items()}
-        return other
+    def copy_from(self, other: RecordedAllocations) -> None:
+        """Take over everything that another instance has decided; later decisions stay apart."""
+        self._records = {
+            uid: replace(
+                record, written=dict(record.written), texts=dict(record.texts),
+                refused=dict(record.refused),
+            )
+            for uid, record in other._records.items()
+        }  # fmt: skip
+        self._waiting = {uid: dict(pods) for uid, pods in other._waiting.items()}
 
     # --- internals ----------------------------------------------------------------------------
 

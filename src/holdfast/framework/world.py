@@ -224,7 +224,7 @@ class World:
         copy.nominations = self.nominations.fork(nodes)
         copy.evictions = self.evictions.fork(nodes)
         copy.waiting = self.waiting.fork()
-        copy.recorded = self.recorded.fork(copy.recorded)
+        copy.recorded.copy_from(self.recorded)
         return copy
 
     def _ledgers_for(self, obj: Object) -> tuple[Ledger, ...]:
