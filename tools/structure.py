@@ -3,10 +3,12 @@
     python tools/structure.py                      the working tree
     python tools/structure.py daaa5d5 . --verbose  two revisions (. is the working tree), with lists
 
-Only src/holdfast is counted. A logical line is a statement of the syntax tree other than a
-docstring, so that the layout of the code does not matter. Two rows depend on names, so read their
-lists: attributes read from a plugin by ``getattr``, and functions that compare a request with free
-resources.
+Counted is src/holdfast without generated modules (``*_pb2*.py``), and for phrases also README,
+CONTRIBUTING, CHANGELOG and docs. A logical line is a statement of the syntax tree other than a
+docstring, so that the layout of the code does not matter. A function is counted from ``def`` to its
+last line. ``plugin_contract`` says what a point of the contract is. Some rows depend on names, so
+read their lists: attributes read from a plugin by ``getattr``, functions that compare a request
+with free resources, and methods with a parameter ``state``.
 """
 
 from __future__ import annotations
@@ -15,96 +17,74 @@ import argparse
 import ast
 import re
 from collections import defaultdict
-from collections.abc import Iterator
 from pathlib import Path
 from statistics import median, quantiles
 
+from plugin_contract import Contract
 from revisions import checkout
+from source_modules import (
+    Function,
+    Module,
+    Places,
+    aliases,
+    ambiguous_names,
+    fan_out,
+    loose_modules,
+    read_modules,
+    repeated_classes,
+    single_importers,
+)
 
 SMALL = 80
-CONTRACT = r"framework\.(plugin|traits|preemption_support|fast_paths)\b"
-"""Modules of the protocols that plugins implement."""
-DECIDING = ("framework", "engine", "plugins", "capacity", "columns", "scheduler")
+LONG = 40
+DECIDING = (
+    "framework",
+    "engine",
+    "plugins",
+    "capacity",
+    "columns",
+    "scheduler",
+    "scheduling",
+    "state",
+)
 FREE = re.compile(r"free|slots|room|left|rest\b|remaining|helped|allocatable|have\b|enough")
 WANTED = re.compile(r"amount|wanted|request|asked|need|demand|\b1\b")
+PAGES = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs")
+PHRASES = ("of its own", "beside", "After this page")
+OUTCOMES = r"\bis (not )?[\w.]*\boutcomes\b"
 
-Places = dict[str, list[str]]
-
-
-class Module:
-    """One source file: its name below ``holdfast``, its lines and its syntax tree."""
-
-    def __init__(self, path: Path, source: Path) -> None:
-        parts = path.relative_to(source).with_suffix("").parts[1:]
-        self.is_package = path.stem == "__init__"
-        self.name = ".".join(parts[:-1] if self.is_package else parts)
-        self.lines = path.read_text().splitlines()
-        self.tree = ast.parse("\n".join(self.lines))
-        self.nodes = list(ast.walk(self.tree))
-
-    def imports(self) -> Iterator[str]:
-        """Names below ``holdfast`` in import statements, modules or not."""
-        for node in self.nodes:
-            if isinstance(node, ast.Import):
-                yield from (alias.name.removeprefix("holdfast.") for alias in node.names)
-            elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("holdfast"):
-                package = (node.module or "").removeprefix("holdfast").removeprefix(".")
-                yield package
-                yield from (f"{package}.{alias.name}".removeprefix(".") for alias in node.names)
-
-    def logical_lines(self) -> int:
-        """Number of statements without docstrings."""
-        values = (node.value for node in self.nodes if isinstance(node, ast.Expr))
-        texts = sum(isinstance(value, ast.Constant) for value in values)
-        return sum(isinstance(node, ast.stmt) for node in self.nodes) - texts
-
-
-def single_importers(modules: list[Module]) -> dict[str, str]:
-    """Return the modules that exactly one other module imports, with that one."""
-    importers: dict[str, set[str]] = defaultdict(set)
-    for module in modules:
-        for name in module.imports():
-            importers[name].add(module.name or "holdfast")
-    plain = (m.name for m in modules if not m.is_package)
-    return {name: next(iter(importers[name])) for name in plain if len(importers[name]) == 1}
-
-
-def ambiguous_classes(modules: list[Module]) -> Places:
-    """Return public classes and type aliases that several modules define differently."""
-    found: Places = defaultdict(list)
-    meanings: dict[str, set[str]] = defaultdict(set)
-    for module in modules:
-        for node in module.tree.body:
-            match node:
-                case ast.ClassDef(name=name):
-                    meaning = module.name
-                case ast.Assign(targets=[ast.Name(id=name)], value=ast.Subscript()):
-                    meaning = ast.unparse(node.value)
-                case _:
-                    continue
-            if name[0].isupper() and not name.isupper():
-                found[name].append(module.name)
-                meanings[name].add(meaning)
-    return {name: found[name] for name in sorted(found) if len(meanings[name]) > 1}
-
-
-def protocols(modules: list[Module]) -> list[str]:
-    """Return the protocols that a plugin may implement."""
-    contract = (m for m in modules if re.match(CONTRACT, m.name))
-    classes = (n for m in contract for n in m.nodes if isinstance(n, ast.ClassDef))
-    return [c.name for c in classes if any("Protocol" in ast.unparse(b) for b in c.bases)]
+Rows = dict[str, object]
+"""A figure as text, or the list of what is counted, by the name of the row."""
 
 
 def duck_attributes(modules: list[Module]) -> Places:
     """Return attributes that are read from a plugin by ``getattr``, and where."""
-    found: Places = defaultdict(list)
+    read: Places = defaultdict(list)
     for module in modules:
         for node in module.nodes:
             match node:
                 case ast.Call(func=ast.Name(id="getattr"), args=[of, ast.Constant(str(name)), *_]):
                     if re.search(r"plugin\b|pair\[0\]", ast.unparse(of)):
-                        found[name].append(module.name)
-    return dict(sorted(found.items()))
+                        read[name].append(module.name)
+    return dict(sorted(read.items()))
+
+
+def state_methods(modules: list[Module]) -> list[str]:
+    """Return the methods below ``plugins`` that are handed a state."""
+    classes = (
+        (m.name, node)
+        for m in modules
+        if "plugins" in m.parts
+        for node in m.nodes
+        if isinstance(node, ast.ClassDef)
+    )
+    return [
+        f"{name}: {node.name}.{method.name}"
+        for name, node in classes
+        for method in node.body
+        if isinstance(method, Function)
+        and any(a.arg.lstrip("_") == "state" for a in method.args.args)
+    ]
 
 
 def fit_rules(modules: list[Module]) -> list[str]:
@@ -128,37 +108,132 @@ def _compares_request(node: ast.AST) -> bool:
     return False
 
 
+def calls(modules: list[Module], function: str) -> list[str]:
+    """Return the calls of a function or class by its bare name, as ``module:line``."""
+    return [
+        f"{m.name}:{node.lineno}"
+        for m in modules
+        for node in m.nodes
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Name)
+        and node.func.id == function
+    ]
+
+
 def places(modules: list[Module], pattern: str) -> list[str]:
-    """Return the lines that match, as ``module:line``."""
-    numbered = ((m.name, i, line) for m in modules for i, line in enumerate(m.lines, 1))
-    return [f"{name}:{i}" for name, i, line in numbered if re.search(pattern, line)]
+    """Return every match, as ``module:line``."""
+    return [
+        f"{m.name}:{m.text.count(chr(10), 0, match.start()) + 1}"
+        for m in modules
+        for match in re.finditer(pattern, m.text)
+    ]
 
 
-def measure(source: Path) -> dict[str, object]:
-    """Return the rows of the table: a figure, or the list of what is counted."""
-    modules = [Module(path, source) for path in sorted(source.glob("holdfast/**/*.py"))]
-    sizes = [len(m.lines) for m in modules]
-    lines = dict(zip((m.name for m in modules), sizes, strict=True))
-    single = single_importers(modules)
+def classic_dra_importers(modules: list[Module]) -> list[str]:
+    """Return the modules outside of classic DRA (by their paths) that import a part of it."""
+    inside = {m.name for m in modules if "classic" in m.name}
+    return [m.name for m in modules if m.name not in inside and m.imports & inside]
+
+
+def spread(sizes: list[int]) -> str:
+    """Return median, ninetieth percentile and maximum as text."""
+    return f"{median(sizes):.0f} / {quantiles(sizes, n=10)[-1]:.0f} / {max(sizes)}"
+
+
+def share(part: int, whole: int) -> str:
+    """Return a share in percent."""
+    return f"{100 * part / whole:.1f} %"
+
+
+def sizes(modules: list[Module]) -> Rows:
+    """Return the rows about files, functions, comments and docstrings."""
+    lines = [len(m.lines) for m in modules]
+    functions = sorted((f for m in modules for f in m.functions()), reverse=True)
+    documented = [m.docstring_lines() for m in modules]
     return {
         "files": str(len(modules)),
-        "lines": str(sum(sizes)),
+        "lines": str(sum(lines)),
         "logical lines": str(sum(m.logical_lines() for m in modules)),
-        "lines a file, median / p90 / max": (
-            f"{median(sizes):.0f} / {quantiles(sizes, n=10)[-1]:.0f} / {max(sizes)}"
-        ),
-        "modules with a single importer": single,
-        f"  of these under {SMALL} lines": [name for name in single if lines[name] < SMALL],
-        "class names with several meanings": ambiguous_classes(modules),
-        "protocols of the plugin contract": protocols(modules),
-        "attributes read from plugins by getattr": duck_attributes(modules),
-        "functions that compare a request with free resources": fit_rules(modules),
-        "places that read a kind's group and resource": places(
-            modules, r"\b(served\.id|descriptor\.group_resource)\b"
+        "lines a file, median / p90 / max": spread(lines),
+        "lines a function, median / p90 / max": spread([length for length, _ in functions]),
+        f"functions of more than {LONG} lines": [
+            f"{length:4} {name}" for length, name in functions if length > LONG
+        ],
+        "lines that are comments": share(sum(m.comment_lines() for m in modules), sum(lines)),
+        "lines of docstrings": share(sum(docstrings for docstrings, _ in documented), sum(lines)),
+        "  and of attributes": share(
+            sum(of_attributes for _, of_attributes in documented), sum(lines)
         ),
         "# fmt: skip": places(modules, "# fmt: skip"),
         "type: ignore": places(modules, "# type: ignore"),
     }
+
+
+def shape(modules: list[Module]) -> Rows:
+    """Return the rows about packages, imports and names that are used twice."""
+    lines = {m.name: len(m.lines) for m in modules}
+    single = single_importers(modules)
+    packages = fan_out(modules)
+    imported = [len(names) for names in packages.values()]
+    return {
+        "packages at the top": packages,
+        "modules at the top": loose_modules(modules),
+        "fan-out of a package, median / max": f"{median(imported):.0f} / {max(imported)}",
+        "modules with a single importer": single,
+        "  share of all": share(len(single), len(modules)),
+        f"  of these under {SMALL} lines": [name for name in single if lines[name] < SMALL],
+        "class names in several modules": repeated_classes(modules),
+        "classes and aliases of several meanings": ambiguous_names(modules),
+        "aliases of dict[str, Any]": aliases(modules, "dict[str, Any]"),
+        "modules outside classic DRA that import it": classic_dra_importers(modules),
+    }
+
+
+def contract(modules: list[Module]) -> Rows:
+    """Return the rows about plugins and the engine that calls them."""
+    counted = Contract(modules)
+    product = [m for m in modules if m.parts[:1] != ("testing",)]
+    return {
+        "points of the plugin contract": counted.points,
+        "  with one implementer or none": counted.rarely_implemented(),
+        "other protocols of the framework": counted.other_protocols,
+        "calls of implements": calls(modules, "implements"),
+        "methods of plugins that take a state": state_methods(modules),
+        "attributes read from plugins by getattr": duck_attributes(modules),
+        "functions that compare a request with free": fit_rules(modules),
+        "places that make a View, without testing": calls(product, "View"),
+        "modules that name is_reserve_pod": [
+            m.name for m in modules if re.search(r"\bis_reserve_pod\b", m.text)
+        ],
+        "outcomes compared by identity": places(modules, OUTCOMES),
+        "places that read a kind's group, resource": places(
+            modules, r"\b(served\.id|descriptor\.group_resource)\b"
+        ),
+    }
+
+
+def words(modules: list[Module], pages: list[str]) -> Rows:
+    """Return the rows about words and phrases; a phrase may go over the end of a line."""
+    rows: Rows = {word: places(modules, rf"\b{word}\b") for word in ("uncached", "per_pod")}
+    rows["found, in src"] = str(len(places(modules, r"\bfound\b")))
+    for phrase in PHRASES:
+        pattern = r"(?i)\b" + r"\s+(?:# )?".join(phrase.split()) + r"\b"
+        in_pages = sum(len(re.findall(pattern, page)) for page in pages)
+        rows[f"“{phrase}”, src + docs"] = f"{len(places(modules, pattern))} + {in_pages}"
+    return rows
+
+
+def read_pages(root: Path) -> list[str]:
+    """Return the texts of the pages for readers."""
+    paths = [path for name in PAGES for path in ((root / name), *(root / name).glob("**/*.md"))]
+    return [path.read_text() for path in paths if path.is_file()]
+
+
+def measure(root: Path) -> Rows:
+    """Return the rows of the table for a checkout."""
+    modules = read_modules(root / "src")
+    rows = sizes(modules) | shape(modules) | contract(modules)
+    return rows | words(modules, read_pages(root))
 
 
 def figure(counted: object) -> str:
@@ -176,14 +251,16 @@ def main() -> None:
     args = parser.parse_args()
     tables = []
     for revision in args.revision:
-        with checkout(revision, "src") as root:
-            tables.append(measure(root / "src"))
+        with checkout(revision, "src", *PAGES) as root:
+            tables.append(measure(root))
     print(f"{'':44}" + "".join(f"{revision:>18}" for revision in args.revision))
     for row, counted in tables[-1].items():
         print(f"{row:44}" + "".join(f"{figure(table[row]):>18}" for table in tables))
         if args.verbose and not isinstance(counted, str):
             for item in counted:
                 print("   ", f"{item}: {counted[item]}" if isinstance(counted, dict) else item)
+    longest = tables[-1][f"functions of more than {LONG} lines"][:10]
+    print("", f"The longest functions of {args.revision[-1]}:", *longest, sep="\n")
 
 
 if __name__ == "__main__":
