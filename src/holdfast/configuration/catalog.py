@@ -12,28 +12,14 @@ from typing import Any, NoReturn
 
 from holdfast.engine.profile import Factory, PluginEntry
 from holdfast.errors import BadConfiguration
-from holdfast.framework import plugin as contract
 from holdfast.framework.arguments import Args
+from holdfast.framework.declarations import declaration_fault
 from holdfast.framework.per_node import PerNodePlugin, columnar
-from holdfast.framework.traits import Plugin, declaration_fault, methods_of
+from holdfast.framework.plugin import Plugin
+from holdfast.framework.points import Point, has_point
 from holdfast.plugins import REGISTRY
 
 ENTRY_POINTS = "holdfast.plugins"
-_PROTOCOLS = {
-    "pre_enqueue": contract.PreEnqueuePlugin,
-    "pre_filter": contract.PreFilterPlugin,
-    "filter": contract.FilterPlugin,
-    "post_filter": contract.PostFilterPlugin,
-    "pre_score": contract.PreScorePlugin,
-    "score": contract.ScorePlugin,
-    "tier": contract.TierPlugin,
-    "reserve": contract.ReservePlugin,
-    "permit": contract.PermitPlugin,
-    "pre_bind": contract.PreBindPlugin,
-    "bind": contract.BindPlugin,
-    "post_bind": contract.PostBindPlugin,
-}
-"""For each method that makes a class part of an extension point: the point's whole protocol."""
 
 
 class UnknownPlugin(LookupError):
@@ -137,8 +123,6 @@ def _maker(name: str, kind: Any) -> Factory:
             f'plugin "{name}": class {kind.__name__} has no name: '
             f'write `name = "{kind.__name__}"` in it'
         )
-    if not issubclass(kind, PerNodePlugin):
-        _check_points(name, kind)
     construct: Any = kind
 
     def make(args: Args) -> Plugin:
@@ -147,24 +131,12 @@ def _maker(name: str, kind: Any) -> Factory:
             return columnar(plugin)
         if fault := declaration_fault(plugin):
             raise BadConfiguration(f'plugin "{name}": {fault}')
+        if not any(has_point(plugin, point) for point in Point):
+            raise BadConfiguration(
+                f'plugin "{name}": class {kind.__name__} implements no extension point: it has '
+                "neither pre_filter nor another method of Plugin (see docs/plugins.md); to judge "
+                "one node at a time derive it from PerNodePlugin"
+            )
         return plugin
 
     return make
-
-
-def _check_points(name: str, kind: type) -> None:
-    """Reject a class that implements no extension point, or only part of one."""
-    found = [method for method in _PROTOCOLS if callable(getattr(kind, method, None))]
-    if not found:
-        raise BadConfiguration(
-            f'plugin "{name}": class {kind.__name__} implements no extension point: it has none '
-            f"of {', '.join(_PROTOCOLS)}; to judge one node at a time derive it from PerNodePlugin"
-        )
-    for method in found:
-        parts = methods_of(_PROTOCOLS[method])
-        missing = [part for part in parts if getattr(kind, part, None) is None]
-        if missing:
-            raise BadConfiguration(
-                f'plugin "{name}": class {kind.__name__} has {method} but lacks '
-                f"{', '.join(missing)} (see holdfast.framework.plugin)"
-            )

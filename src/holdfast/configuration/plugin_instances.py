@@ -9,10 +9,11 @@ from typing import Any, NamedTuple
 from holdfast.api.field_errors import duplicate, invalid
 from holdfast.configuration.catalog import Catalog, UnknownPlugin
 from holdfast.configuration.document import API_VERSION, GROUP, PluginConfig
-from holdfast.configuration.points import POINTS
+from holdfast.configuration.points import type_name
 from holdfast.configuration.problems import Problems
 from holdfast.errors import BadConfiguration, Cause, NotBuilt
 from holdfast.framework.plugin import Plugin
+from holdfast.framework.points import Point
 
 FIT = "NodeResourcesFit"
 REMOVED = ("AzureDiskLimits", "CinderLimits", "EBSLimits", "GCEPDLimits")
@@ -113,8 +114,8 @@ class PluginInstances:
         if name in UPSTREAM:
             self._problems.add_not_built(where, f"plugin {name} is not built; leave it out")
             return
-        point = next((p for p in POINTS if f".{p.name}.enabled" in where), None)
-        kind = point.type_name if point else "plugin"
+        point = next((p for p in Point if f".{p}.enabled" in where), None)
+        kind = type_name(point) if point else "plugin"
         near = get_close_matches(name, self._catalog.built_in_names, 1)
         advice = f'did you mean "{near[0]}"?' if near else "name your own plugin as module:Class"
         self._problems.add_errors(Cause(where, f'{kind} "{name}" does not exist: {advice}'))

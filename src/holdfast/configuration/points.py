@@ -1,61 +1,10 @@
-"""Extension points: their names in the file, and which plugins implement them."""
+"""Which plugins may be enabled at which extension point of the file."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
-from holdfast.framework.plugin import (
-    BindPlugin,
-    FilterPlugin,
-    PermitPlugin,
-    Plugin,
-    PostBindPlugin,
-    PostFilterPlugin,
-    PreBindPlugin,
-    PreEnqueuePlugin,
-    PreFilterPlugin,
-    PreScorePlugin,
-    ReservePlugin,
-    ScorePlugin,
-    implements,
-)
-
-
-class Point(NamedTuple):
-    """An extension point: its field in ``PluginSets``, its name in the file, upstream's type name.
-
-    ``protocol`` is None if Holdfast calls no plugins at this point.
-    """
-
-    field: str
-    name: str
-    type_name: str
-    protocol: type[Plugin] | None
-
-
-QUEUE_SORT = Point("queue_sort", "queueSort", "QueueSortPlugin", None)
-PRE_FILTER = Point("pre_filter", "preFilter", "PreFilterPlugin", PreFilterPlugin)
-FILTER = Point("filter", "filter", "FilterPlugin", FilterPlugin)
-POST_FILTER = Point("post_filter", "postFilter", "PostFilterPlugin", PostFilterPlugin)
-PRE_SCORE = Point("pre_score", "preScore", "PreScorePlugin", PreScorePlugin)
-SCORE = Point("score", "score", "ScorePlugin", ScorePlugin)
-RESERVE = Point("reserve", "reserve", "ReservePlugin", ReservePlugin)
-BIND = Point("bind", "bind", "BindPlugin", BindPlugin)
-POINTS = (
-    Point("pre_enqueue", "preEnqueue", "PreEnqueuePlugin", PreEnqueuePlugin),
-    QUEUE_SORT,
-    PRE_FILTER,
-    FILTER,
-    POST_FILTER,
-    PRE_SCORE,
-    SCORE,
-    RESERVE,
-    Point("permit", "permit", "PermitPlugin", PermitPlugin),
-    Point("pre_bind", "preBind", "PreBindPlugin", PreBindPlugin),
-    BIND,
-    Point("post_bind", "postBind", "PostBindPlugin", PostBindPlugin),
-)
-"""In the order of upstream's framework."""
+from holdfast.framework.former_contract import converted
+from holdfast.framework.plugin import Plugin
+from holdfast.framework.points import Point, has_point
 
 _UPSTREAM = {
     "SchedulingGates": "preEnqueue",
@@ -84,11 +33,29 @@ _UPSTREAM = {
 
 
 def extends(name: str, plugin: Plugin, point: Point) -> bool:
-    """Return whether a plugin may be enabled at a point: it implements the point here, or upstream.
+    """Return whether a plugin may be enabled at a point: it has the point here, or upstream.
 
     Some of our plugins have a preFilter that upstream's lack; those cannot be named there.
     """
     upstream = _UPSTREAM.get(name)
-    if upstream is not None and (point is PRE_FILTER or point.name in upstream.split()):
-        return point.name in upstream.split()
-    return point.protocol is not None and implements(plugin, point.protocol)
+    if upstream is not None and (point is Point.PRE_FILTER or point in upstream.split()):
+        return point in upstream.split()
+    return has_point(converted(plugin), point)
+
+
+def field_of(point: Point) -> str:
+    """Return the field of ``PluginSets`` for a point.
+
+    >>> field_of(Point.PRE_BIND)
+    'pre_bind'
+    """
+    return "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in point)
+
+
+def type_name(point: Point) -> str:
+    """Return upstream's name of the type of a point's plugins.
+
+    >>> type_name(Point.PRE_BIND)
+    'PreBindPlugin'
+    """
+    return f"{point.upstream_name}Plugin"

@@ -8,15 +8,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from holdfast.api.field_errors import invalid
-from holdfast.configuration import points
 from holdfast.configuration.catalog import Catalog
 from holdfast.configuration.document import PluginRef, PluginSet, PluginSets, ProfileDocument
 from holdfast.configuration.plugin_instances import REMOVED, PluginInstances, removed_plugin_error
-from holdfast.configuration.points import POINTS, Point
+from holdfast.configuration.points import extends, field_of, type_name
 from holdfast.configuration.problems import Problems
 from holdfast.engine.profile import Profile
 from holdfast.errors import Cause
-from holdfast.framework.plugin import Plugin, PreFilterPlugin, implements
+from holdfast.framework.former_contract import converted
+from holdfast.framework.plugin import Plugin
+from holdfast.framework.points import Point, has_point
 from holdfast.plugins.reservation import ReservationPlugin
 
 MOST_TOTAL = 2**63 - 1
@@ -45,22 +46,20 @@ class ProfileBuilder:
         """Build the profile; it must not be used if errors were added to the problems."""
         self._check_sets()
         self._instances.make(self._needed(), *self._config, ignored)
-        lists = {point: self._list(point) for point in POINTS}
+        lists = {point: self._list(point) for point in Point}
         self._check_registered(lists)
         self._check_ends(lists)
         self._warn(lists)
         used = {name for names in lists.values() for name in names}
         plugins = tuple(p for name, p in self._plugins.items() if name in used)
         self._check_names(plugins)
-        by_protocol = {
-            point.protocol: self._chosen(names)
-            for point, names in lists.items()
-            if point.protocol is not None
-        }
+        by_point = {point: self._chosen(names) for point, names in lists.items()}
         # A filter plugin needs its preFilter, even if that is not listed there.
-        preparing = self._chosen((*lists[points.PRE_FILTER], *lists[points.FILTER]))
-        by_protocol[PreFilterPlugin] = tuple(p for p in preparing if implements(p, PreFilterPlugin))
-        return Profile(self._name, plugins, self._weights(), by_protocol)
+        preparing = self._chosen((*lists[Point.PRE_FILTER], *lists[Point.FILTER]))
+        by_point[Point.PRE_FILTER] = tuple(
+            p for p in preparing if has_point(converted(p), Point.PRE_FILTER)
+        )
+        return Profile(self._name, plugins, self._weights(), by_point)
 
     def _chosen(self, names: Iterable[str]) -> tuple[Plugin, ...]:
         return tuple(self._plugins[n] for n in dict.fromkeys(names) if n in self._plugins)
@@ -95,16 +94,16 @@ class ProfileBuilder:
                 self._problems.add_not_built(f"{self._path}.{_camel(field)}", message)
 
     def _list(self, point: Point) -> tuple[str, ...]:
-        own: PluginSet = getattr(self._sets, point.field)
+        own: PluginSet = getattr(self._sets, field_of(point))
         for i, ref in enumerate(own.enabled):
             if ref.name in self._plugins and not self._extends(ref.name, point):
-                message = f'plugin "{ref.name}" does not extend {point.type_name} plugin'
-                self._problems.add_errors(Cause(f"{self._path}.{point.name}.enabled[{i}]", message))
+                message = f'plugin "{ref.name}" does not extend {type_name(point)} plugin'
+                self._problems.add_errors(Cause(f"{self._path}.{point}.enabled[{i}]", message))
         return expand_point(own, self._multi, lambda name: self._extends(name, point))
 
     def _extends(self, name: str, point: Point) -> bool:
         plugin = self._plugins.get(name)
-        return plugin is not None and points.extends(name, plugin, point)
+        return plugin is not None and extends(name, plugin, point)
 
     def _check_registered(self, lists: Lists) -> None:
         """Reject a plugin that is enabled twice in one set."""
@@ -112,22 +111,22 @@ class ProfileBuilder:
         for path, ref in self._named():
             at = path.removeprefix(f"{self._path}.").partition(".")[0]
             if (at, ref.name) in seen:
-                own = [p for p in POINTS if p.name == at]
-                own += [p for p in POINTS if ref.name in lists[p]]
-                kind = own[0].type_name if own else "plugin"
+                own = [p for p in Point if p == at]
+                own += [p for p in Point if ref.name in lists[p]]
+                kind = type_name(own[0]) if own else "plugin"
                 message = f'plugin "{ref.name}" already registered as "{kind}"'
                 self._problems.add_errors(Cause(path, message, "FieldValueDuplicate"))
             seen.add((at, ref.name))
 
     def _check_ends(self, lists: Lists) -> None:
         """Require exactly one queue sort plugin and at least one bind plugin."""
-        sorting = len(self._chosen(lists[points.QUEUE_SORT]))
+        sorting = len(self._chosen(lists[Point.QUEUE_SORT]))
         if sorting != 1:
             self._problems.add_errors(Cause(
                 f"{self._path}.queueSort", "only one queue sort plugin required for profile with "
                 f'scheduler name "{self._name}", but got {sorting}',
             ))  # fmt: skip
-        if not lists[points.BIND]:
+        if not lists[Point.BIND]:
             message = "at least one bind plugin is needed for profile with scheduler name"
             self._problems.add_errors(Cause(f"{self._path}.bind", f'{message} "{self._name}"'))
 
@@ -141,7 +140,7 @@ class ProfileBuilder:
         """Return score weights by plugin name; the score set takes precedence, 0 means 1."""
         weights: dict[str, int] = {}
         for ref in (*self._sets.score.enabled, *self._multi):
-            if self._extends(ref.name, points.SCORE):
+            if self._extends(ref.name, Point.SCORE):
                 weights.setdefault(self._plugins[ref.name].name, ref.weight or 1)
         if sum(weights.values()) * 100 > MOST_TOTAL:
             message = "score plugins: total score of Score plugins could overflow"
@@ -151,8 +150,11 @@ class ProfileBuilder:
     # --- warnings ---------------------------------------------------------------------------
 
     def _warn(self, lists: Lists) -> None:
-        for point, later in ((points.PRE_FILTER, points.FILTER), (points.PRE_SCORE, points.SCORE)):
-            disabled = getattr(self._sets, point.field).disabled_names
+        for point, later in (
+            (Point.PRE_FILTER, Point.FILTER),
+            (Point.PRE_SCORE, Point.SCORE),
+        ):
+            disabled = getattr(self._sets, field_of(point)).disabled_names
             broken = [
                 name
                 for name in lists[later]
@@ -162,15 +164,15 @@ class ProfileBuilder:
             ]
             if broken:
                 self._problems.add_warning(
-                    f"{self._path}.{point.name}.disabled: {', '.join(broken)} cannot {later.name} "
-                    f"without {point.name}, so it runs all the same; disable both or neither"
+                    f"{self._path}.{point}.disabled: {', '.join(broken)} cannot {later} "
+                    f"without {point}, so it runs all the same; disable both or neither"
                 )
-        if RESERVATION in lists[points.FILTER] and RESERVATION not in lists[points.RESERVE]:
+        if RESERVATION in lists[Point.FILTER] and RESERVATION not in lists[Point.RESERVE]:
             self._problems.add_warning(
                 f"{self._path}.reserve: Reservation filters but does not reserve: owners may use "
                 "reserved resources, but what they allocate is not counted"
             )
-        if PREEMPTION not in lists[points.POST_FILTER] and self._reservations_preempt(lists):
+        if PREEMPTION not in lists[Point.POST_FILTER] and self._reservations_preempt(lists):
             self._problems.add_warning(
                 f"{self._path}.postFilter: enablePreemption of Reservation has no effect without "
                 "DefaultPreemption, which finds the victims"
@@ -179,7 +181,7 @@ class ProfileBuilder:
     def _reservations_preempt(self, lists: Lists) -> bool:
         plugin = self._plugins.get(RESERVATION)
         on = isinstance(plugin, ReservationPlugin) and plugin.args.enable_preemption
-        return on and RESERVATION in lists[points.FILTER]
+        return on and RESERVATION in lists[Point.FILTER]
 
 
 def _camel(field: str) -> str:

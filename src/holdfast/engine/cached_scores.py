@@ -40,8 +40,8 @@ class NormalizedScore:
     """
 
     __slots__ = (
-        "_normalize", "_seen_at", "_state", "constant", "high", "low", "node_scope", "raw",
-        "raw_at", "row_results", "weight",
+        "_normalize", "_seen_at", "constant", "high", "low", "node_scope", "raw", "raw_at",
+        "row_results", "weight",
     )  # fmt: skip
 
     def __init__(self, row_results: RowResults, weight: int, *, node_scope: bool) -> None:
@@ -52,8 +52,7 @@ class NormalizedScore:
         self.row_results = row_results
         self.weight = weight
         self.low = self.high = self.constant = UNKNOWN
-        self._state = row_results.state
-        self._normalize = row_results.plugin.normalize_by_range
+        self._normalize = row_results.plan.normalize_by_range
         self._seen_at: Cells[float] | None = None
 
     @property
@@ -71,9 +70,7 @@ class NormalizedScore:
                 return
             low, high = float(found.min()), float(found.max())
         self.low, self.high = low, high
-        self.constant = self.weight * float(
-            self._normalize(self._state, self.low, self.low, self.high)
-        )
+        self.constant = self.weight * float(self._normalize(self.low, self.low, self.high))
         # In a uniform range the previous raw score of a row is known without storing it.
         self._seen_at = None if self.uniform else cells(self.raw.copy())
 
@@ -100,7 +97,7 @@ class NormalizedScore:
 
     def faults(self, feasible: NDArray[np.bool_]) -> Iterator[str]:
         """Compute the range again and describe what differs."""
-        size, name = len(feasible), self.row_results.plugin.name
+        size, name = len(feasible), self.row_results.name
         found = self.raw[:size][feasible]
         if not len(found):
             return
@@ -109,7 +106,7 @@ class NormalizedScore:
             yield f"{name}: cached range {self.low} to {self.high} is {low} to {high}"
             return
         if low == high:
-            constant = self.weight * float(self._normalize(self._state, low, low, high))
+            constant = self.weight * float(self._normalize(low, low, high))
             if self.constant != constant:
                 yield f"{name}: cached score of every row {self.constant} is {constant}"
         expected = self._expected_seen(feasible)
@@ -125,16 +122,14 @@ class NormalizedScore:
         """Return the weighted score of a row."""
         if self.low == self.high:
             return self.constant
-        normalized = self._normalize(self._state, self.raw_at[row], self.low, self.high)
+        normalized = self._normalize(self.raw_at[row], self.low, self.high)
         return self.weight * float(normalized)
 
     def scores_of(self, rows: AnyRows) -> NDArray[np.float64] | float:
         """Return the weighted scores of rows."""
         if self.uniform:
             return self.constant
-        normalized: NDArray[np.float64] = self._normalize(
-            self._state, self.raw[rows], self.low, self.high
-        )
+        normalized: NDArray[np.float64] = self._normalize(self.raw[rows], self.low, self.high)
         return normalized if self.weight == 1 else normalized * self.weight
 
 
@@ -190,7 +185,7 @@ class DominantScore(NormalizedScore):
         """Count the feasible rows again and describe what differs."""
         values, counts = np.unique(self.raw[: len(feasible)][feasible], return_counts=True)
         if self._counts != dict(zip(values.tolist(), counts.tolist(), strict=True)):
-            yield f"{self.row_results.plugin.name}: cached counts of raw scores are wrong"
+            yield f"{self.row_results.name}: cached counts of raw scores are wrong"
         yield from super().faults(feasible)
 
     def _expected_seen(self, feasible: NDArray[np.bool_]) -> NDArray[np.float64]:
@@ -220,9 +215,7 @@ class DominantScore(NormalizedScore):
         if known is None:
             if len(self._known) >= _MOST_KNOWN:
                 self._known.clear()
-            next_best, best = self._normalize(
-                self._state, np.array(key[1:]), self.low, high
-            ).tolist()
+            next_best, best = self._normalize(np.array(key[1:]), self.low, high).tolist()
             known = self._known[key] = self.weight * (best - next_best) > self._others
         return known
 
@@ -233,9 +226,7 @@ class DominantScore(NormalizedScore):
             return
         self.low, self.high = min(counts), max(counts)
         if self.low == self.high:
-            self.constant = self.weight * float(
-                self._normalize(self._state, self.low, self.low, self.high)
-            )
+            self.constant = self.weight * float(self._normalize(self.low, self.low, self.high))
 
 
 class BestRows:

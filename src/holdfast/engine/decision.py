@@ -56,11 +56,11 @@ from holdfast.framework.plugin import (
     Code,
     Placement,
     PodChange,
-    PreEnqueuePlugin,
     Reject,
     Rows,
     Scope,
 )
+from holdfast.framework.points import Point
 from holdfast.framework.rejection import Rejection, RowStatuses
 from holdfast.framework.view import View
 from holdfast.framework.world import World
@@ -77,8 +77,8 @@ def run_pre_enqueue_plugins(
 ) -> tuple[str, Reject] | None:
     """Return the first plugin that rejects the pod at PreEnqueue, with its result, or None."""
     view = View(world, pod, now)
-    for plugin in profile.plugins_at(PreEnqueuePlugin):
-        reject: Reject | None = plugin.pre_enqueue(pod, view)
+    for plugin in profile.plugins_at(Point.PRE_ENQUEUE):
+        reject = profile.meter.call(plugin.name, Point.PRE_ENQUEUE, plugin.pre_enqueue, pod, view)
         if reject is not None:
             return plugin.name, reject
     return None
@@ -195,14 +195,14 @@ def _pre_filter_reject(outcomes: list[PreFilterOutcome]) -> tuple[str, Reject] |
     last = None
     for outcome in outcomes:
         if outcome.reject is not None:
-            last = (outcome.plugin.name, outcome.reject)
+            last = (outcome.use.name, outcome.reject)
             if outcome.reject.code is not Code.UNSCHEDULABLE:
                 return last
     if last is not None:
         return last
     restricting = [p for p in outcomes if p.allowed_rows is not None]
     if len(restricting) > 1 and not len(common_allowed_rows(restricting)):
-        names = sorted(p.plugin.name for p in restricting)
+        names = sorted(p.use.name for p in restricting)
         reason = f"node(s) didn't satisfy plugin(s) [{' '.join(names)}] simultaneously"
         return ", ".join(names), Reject(Code.UNRESOLVABLE, (reason,))
     return None
@@ -295,11 +295,10 @@ def rank(
     if row is None:
         compared = found if found.best_tier is None else found.best_tier
         # Only these can have pre_score without score; most have none, and need no list of rows.
-        pre_scoring = [p for p in found.per_pod_outcomes if p.use.only_pre_scores]
-        if pre_scoring:
-            run_pre_score_plugins(pre_scoring, found.rows)
+        if any([p.only_pre_scores for p in found.per_pod_outcomes]):
+            run_pre_score_plugins(found.per_pod_outcomes, found.rows)
         row = _best_row(profile, compared, rng, extender_scores)
-    return Placement(found.pod, row, found.view.nodes.names[row], found.states)
+    return Placement(found.pod, row, found.view.nodes.names[row], found.plans)
 
 
 def _best_row(

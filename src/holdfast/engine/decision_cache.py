@@ -15,15 +15,15 @@ from holdfast.columns.pod_info import PodInfo
 from holdfast.engine.plugin_results import (
     NodeFilterMask,
     PreFilterOutcome,
-    read_pre_filter,
     run_pre_filter,
 )
 from holdfast.engine.plugin_use import PluginUse, cycle_plugins
 from holdfast.engine.pod_class import PodClass
 from holdfast.engine.profile import Profile
 from holdfast.engine.reservation_options import combine_options, has_options
-from holdfast.framework.plugin import Code, FilterPlugin, Plugin, Skip, implements
-from holdfast.framework.reservation_options import AllocateReservationsPlugin
+from holdfast.framework.plugin import Code, Plugin, Skip
+from holdfast.framework.points import Point
+from holdfast.framework.reservation_options import ReservationAllocator
 from holdfast.framework.view import View
 from holdfast.framework.world import World
 
@@ -56,12 +56,12 @@ class DecisionCache:
     def __init__(self, profile: Profile) -> None:
         self.profile = profile
         self.allocates_reservations = any(
-            p.traits.allocates_reservations for p in profile.plugins_at(FilterPlugin)
+            p.traits.allocates_reservations for p in profile.plugins_at(Point.FILTER)
         )
         self._cycle_plugins = cycle_plugins(profile)
         self._uses = {use.name: use for use in self._cycle_plugins}
         self._uncached = {
-            use.name: PreFilterOutcome(use, (), skip=True)
+            use.name: PreFilterOutcome(use, Skip(), ())
             for use in self._cycle_plugins
             if use.per_pod
         }
@@ -107,12 +107,11 @@ class DecisionCache:
         """
         outcomes = pod_class.outcomes
         for place, outcome in pod_class.per_pod_places:
-            use = outcome.use
-            result = use.plugin.pre_filter(pod, view) if use.pre_filters else None
-            if not isinstance(result, Skip):
+            result = run_pre_filter(outcome.use, pod, view)
+            if not result.skip:
                 if outcomes is pod_class.outcomes:
                     outcomes = list(outcomes)
-                outcomes[place] = read_pre_filter(use, result, outcome.versions)
+                outcomes[place] = result
         return outcomes
 
     def faults(self) -> Iterator[str]:
@@ -138,7 +137,7 @@ class DecisionCache:
         old, found = found, run_pre_filter(use, pod, view, versions)
         # After a change of the layout, the first epoch of all, the cached rows are too few.
         same_layout = old is not None and old.versions[0] == versions[0]
-        if old is not None and same_layout and use.comparable_states and _equal(old, found):
+        if old is not None and same_layout and use.comparable_plans and _equal(old, found):
             found = old
             found.versions = versions
         found.stamp = epochs.stamp
@@ -228,11 +227,11 @@ class DecisionCache:
             return outcomes
         outcomes = list(outcomes)
         for i, outcome in enumerate(outcomes):
-            if outcome.filters and implements(outcome.plugin, AllocateReservationsPlugin):
+            if outcome.filters and isinstance(outcome.plan, ReservationAllocator):
                 key = (id(outcome), *map(id, others))
                 found = self._combined.get(key)
                 if found is None:
-                    found = combine_options(self.profile, outcome, others, view)
+                    found = combine_options(outcome, outcome.plan, others, view)
                     found.cache_rows(view.nodes)
                     self._combined.put(key, found, 4 * _limit(view.nodes.capacity))
                 outcomes[i] = found
@@ -315,7 +314,7 @@ def _equal(old: PreFilterOutcome, new: PreFilterOutcome) -> bool:
         and old.reject is None
         and new.reject is None
         and (old.filters, old.scores) == (new.filters, new.scores)
-        and bool(old.state == new.state)
+        and bool(old.plan == new.plan)
     )
 
 

@@ -13,9 +13,9 @@ from holdfast.columns.pod_info import PodInfo
 from holdfast.engine.decision import feasible
 from holdfast.engine.feasible_rows import Feasible
 from holdfast.engine.next_tier import wants_better_tiers
-from holdfast.engine.nominated_pods import FilterPair
 from holdfast.engine.plugin_results import active_filters
 from holdfast.engine.profile import Profile
+from holdfast.framework.plugin import FilterPair
 from holdfast.framework.rejection import Rejection
 from holdfast.framework.world import World
 from holdfast.shared_cache import SharedCache
@@ -41,7 +41,7 @@ class _Fit(NamedTuple):
 def filters_for_post_filter(
     profile: Profile, pod: PodInfo, world: World, now: float
 ) -> tuple[FilterPair, ...]:
-    """Return the filters and states that PostFilter plugins will get; () if they will not run.
+    """Return the filters and plans that PostFilter plugins will get; () if they will not run.
 
     A wrong answer is harmless: only preparations depend on it.
     """
@@ -55,7 +55,7 @@ def filters_for_post_filter(
     found = feasible(profile, pod, world, now)
     if isinstance(found, Rejection):
         return () if found.error else found.filters
-    if found.pod_class.may_have_tiers and wants_better_tiers(profile, found):
+    if found.pod_class.may_have_tiers and wants_better_tiers(found):
         return active_filters(found.outcomes)
     count = found.count if _depends_on_rows_alone(found) else found.count // _ROWS_OF_A_CHANGE
     fit = _Fit(nodes.epochs.stamp, nodes.journal.seq + max(1, count))

@@ -28,14 +28,8 @@ from holdfast.engine.scoring import (
     score_rows,
     total,
 )
-from holdfast.framework.plugin import (
-    Code,
-    ExplainPlugin,
-    PostFilterResult,
-    Reject,
-    Rows,
-    implements,
-)
+from holdfast.framework.plugin import Code, NodeFilter, PostFilterResult, Reject, Rows
+from holdfast.framework.points import overrides
 from holdfast.framework.rejection import Rejection
 from holdfast.framework.world import World
 
@@ -145,14 +139,14 @@ def _rejected(rejection: Rejection, row: int) -> Json:
 def _add_details(explained: Json, rejection: Rejection) -> None:
     """Add what plugins say in detail about the rows that they reject, by the plugin's name."""
     rows, details = rejection.view.nodes.rows, {}
-    for plugin, state in rejection.filters:
-        if not implements(plugin, ExplainPlugin):
+    for plugin, plan in rejection.filters:
+        if not overrides(plan, NodeFilter.explain):
             continue
         if rejection.error:  # then the rows have no reasons
-            rejected = rows[plugin.filter(state, rows) != 0]
+            rejected = rows[plan.filter(rows) != 0]
         else:
             rejected = rows[[rejection.plugin_at(int(row)) == plugin.name for row in rows]]
-        details[plugin.name] = dict(plugin.explain(state, rejected))
+        details[plugin.name] = dict(plan.explain(rejected) or {})
     if details:
         explained["details"] = details
 

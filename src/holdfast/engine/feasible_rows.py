@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from holdfast.columns.pod_info import PodInfo
 from holdfast.engine.plugin_results import PreFilterOutcome
 from holdfast.engine.pod_class import PodClass, RemainingRows
-from holdfast.framework.plugin import Code, Rows, State, Verdicts
+from holdfast.framework.plan import PodPlan
+from holdfast.framework.plugin import Code, Rows, Verdicts
 from holdfast.framework.rejection import NO_STATUSES, RowStatuses
 from holdfast.framework.view import View
 
@@ -77,12 +78,12 @@ class Feasible:
         )
 
     @property
-    def states(self) -> dict[str, State]:
-        """The state of each plugin that takes part, by name; do not modify it."""
+    def plans(self) -> dict[str, PodPlan]:
+        """The plan of each plugin that takes part, by the plugin's name; do not modify it."""
         if self.outcomes is self.pod_class.outcomes:
-            return self.pod_class.states
-        return self.pod_class.states | {
-            p.use.name: p.state for p in self.per_pod_outcomes if not p.skip
+            return self.pod_class.plans
+        return self.pod_class.plans | {
+            p.use.name: p.plan for p in self.per_pod_outcomes if not p.skip
         }
 
     def restricted_to(self, rows: Rows) -> Feasible:
@@ -110,7 +111,7 @@ def run_uncached_filters(found: Feasible) -> str:
         # A slice of all rows is cheaper than selected rows, and these plugins return no errors.
         all_rows = slice(0, size)
         found.remaining = pod_class.remaining_after(
-            [p.plugin.filter(p.state, all_rows) for p in pod_class.uncached_filters]
+            [p.filter(all_rows) for p in pod_class.uncached_filters]
         )
         found.mask = found.remaining.mask
         return ""
@@ -121,7 +122,7 @@ def _run_filters_in_order(found: Feasible) -> str:
     only = _only_filter(found)
     if only is not None:
         rows = found.pod_class.rows()
-        verdicts = only.plugin.filter(only.state, rows)
+        verdicts = only.filter(rows)
         if not np.count_nonzero(verdicts):
             return ""  # the feasible rows of the class are those of the pod
         passed: NDArray[np.bool_] = verdicts == 0
@@ -134,7 +135,7 @@ def _run_filters_in_order(found: Feasible) -> str:
     size, error = found.view.nodes.size, ""
     passed = np.ones(size, np.bool_)
     for outcome, rows in _uncached_filters(found, passed):
-        verdicts = outcome.plugin.filter(outcome.state, rows)
+        verdicts = outcome.filter(rows)
         error = error or _first_error(outcome, rows, verdicts)
         passed[rows] = verdicts == 0
     found.mask = found.pod_class.feasible_mask[:size] & passed
@@ -160,17 +161,17 @@ def _first_error(outcome: PreFilterOutcome, rows: Rows, verdicts: Verdicts) -> s
     if not np.count_nonzero(is_error):
         return ""
     row = int(rows[is_error.nonzero()[0][0]])
-    reasons = ", ".join(outcome.plugin.reasons(outcome.state, row))
-    return f'running "{outcome.plugin.name}" filter plugin: {reasons}'
+    reasons = ", ".join(outcome.plan.reasons(row))
+    return f'running "{outcome.use.name}" filter plugin: {reasons}'
 
 
 def rows_before(found: Feasible, plugin: str) -> Rows:
     """Return the rows with which the filter of a plugin will be called."""
     passed = np.ones(found.view.nodes.size, np.bool_)
     for outcome, rows in _uncached_filters(found, passed):
-        if outcome.plugin.name == plugin:
+        if outcome.use.name == plugin:
             return rows
-        passed[rows] = outcome.plugin.filter(outcome.state, rows) == 0
+        passed[rows] = outcome.filter(rows) == 0
     none: Rows = np.zeros(0, np.intp)
     return none
 
@@ -190,7 +191,7 @@ def _uncached_filters(
         if not outcome.filters:
             continue
         if outcome.use.accepts_slices:
-            passed &= outcome.plugin.filter(outcome.state, slice(0, size)) == 0
+            passed &= outcome.filter(slice(0, size)) == 0
             continue
         yield outcome, (passed & _passed_before(found, outcome)).nonzero()[0]
 

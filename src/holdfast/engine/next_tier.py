@@ -18,14 +18,10 @@ from holdfast.engine.feasible_rows import Feasible
 from holdfast.engine.post_filter import run_post_filter_plugins
 from holdfast.engine.profile import Profile
 from holdfast.engine.rejections import reject_by_row
-from holdfast.engine.tiers import Tiers, active_tiers, row_tiers
+from holdfast.engine.tiers import TierNumbers, active_tiers, row_tiers
 from holdfast.framework.extender import ExtenderPreemption
-from holdfast.framework.plugin import (
-    Code,
-    PostFilterResult,
-    PreemptBeforeNextTierPlugin,
-    State,
-)
+from holdfast.framework.plan import PodPlan, Tiers
+from holdfast.framework.plugin import Code, PostFilterResult
 from holdfast.framework.rejection import PASSED, Rejection
 
 
@@ -71,7 +67,7 @@ def preempt_in_better_tiers(
     """
     if found.preselected_row is not None or not found.pod_class.may_have_tiers:
         return None
-    wanting = _wanting_plugins(profile, found.states)
+    wanting = _wanting_plugins(found.plans)
     if not wanting:
         return None
     tiers = row_tiers(active_tiers(found.outcomes), found.view.nodes)
@@ -90,9 +86,9 @@ def preempt_in_better_tiers(
     return None if result is None else BetterTierPreemption(_only(whole, better), result, wanting)
 
 
-def wants_better_tiers(profile: Profile, found: Feasible) -> bool:
+def wants_better_tiers(found: Feasible) -> bool:
     """Return whether a plugin wants preemption in better tiers for a pod that fits."""
-    return found.preselected_row is None and bool(_wanting_plugins(profile, found.states))
+    return found.preselected_row is None and bool(_wanting_plugins(found.plans))
 
 
 def run_post_filter_plugins_by_tier(
@@ -102,7 +98,7 @@ def run_post_filter_plugins_by_tier(
 
     As ``run_post_filter_plugins``.
     """
-    if rejection.tiers and _wanting_plugins(profile, rejection.states):
+    if rejection.tiers and _wanting_plugins(rejection.plans):
         tiers = row_tiers(rejection.tiers, rejection.view.nodes)
         if tiers is not None:
             result = _preempt_by_tier(profile, rejection, tiers, now, int(tiers.max()) + 1)
@@ -111,17 +107,17 @@ def run_post_filter_plugins_by_tier(
     return run_post_filter_plugins(profile, rejection, rejection.view.world, now)
 
 
-def _wanting_plugins(profile: Profile, states: Mapping[str, State]) -> frozenset[str]:
+def _wanting_plugins(plans: Mapping[str, PodPlan]) -> frozenset[str]:
     """Return the plugins that want preemption before the next tier for this pod."""
     return frozenset(
-        plugin.name
-        for plugin in profile.plugins_at(PreemptBeforeNextTierPlugin)
-        if plugin.name in states and plugin.preempts_before_next_tier(states[plugin.name])
+        name
+        for name, plan in plans.items()
+        if isinstance(plan, Tiers) and plan.preempts_before_next_tier()
     )
 
 
 def _preempt_by_tier(
-    profile: Profile, rejection: Rejection, tiers: Tiers, now: float, end: int
+    profile: Profile, rejection: Rejection, tiers: TierNumbers, now: float, end: int
 ) -> PostFilterResult | None:
     """Preempt in the tiers before ``end``, the best first; None if it helps in none of them.
 
@@ -143,7 +139,7 @@ def _preempt_by_tier(
     return None
 
 
-def _tiers_to_try(rejection: Rejection, tiers: Tiers, end: int) -> Iterator[int]:
+def _tiers_to_try(rejection: Rejection, tiers: TierNumbers, end: int) -> Iterator[int]:
     tried = tiers[(rejection.codes == Code.UNSCHEDULABLE) & (tiers < end)]
     yield from np.bincount(tried).nonzero()[0].tolist()
 

@@ -14,22 +14,19 @@ from holdfast.columns.request_fit import RequestFit, short_bits, short_bits_at
 from holdfast.framework.plugin import (
     NO_CHANGE,
     Code,
-    FilterPlugin,
-    FilterRowPlugin,
+    FilterPair,
+    NodeFilter,
     PodChange,
-    ReasonGroupsPlugin,
-    RequiredResourcesPlugin,
+    PreemptionRules,
     Rows,
-    RowSetsPlugin,
     Scope,
-    State,
     Verdicts,
-    implements,
 )
+from holdfast.framework.points import overrides
+from holdfast.framework.preemption_rules import rules_of
 from holdfast.framework.rejection import RowStatuses, Status
 from holdfast.framework.world import World
 
-FilterPair = tuple[FilterPlugin, State]
 Bools = NDArray[np.bool_]
 
 
@@ -44,15 +41,16 @@ class NominatedInSets:
     def __init__(self, change: PodChange, nodes: NodeTable) -> None:
         self.change = change
         self._nodes = nodes
-        self._verdicts: dict[str, Verdicts] = {}
+        self._verdicts: dict[int, Verdicts] = {}
+        """By the ids of plans, which live as long as the attempt."""
 
-    def verdicts(self, plugin: FilterPlugin, state: State) -> Verdicts:
+    def verdicts(self, plan: NodeFilter) -> Verdicts:
         """Return a filter's verdicts of all rows with these pods added; computed once."""
-        found = self._verdicts.get(plugin.name)
+        found = self._verdicts.get(id(plan))
         if found is None:
             rows = self._nodes.rows
-            found = self._verdicts[plugin.name] = np.zeros(self._nodes.size, np.int8)
-            found[rows] = plugin.filter(state, rows, self.change)
+            found = self._verdicts[id(plan)] = np.zeros(self._nodes.size, np.int8)
+            found[rows] = plan.filter(rows, self.change)
         return found
 
 
@@ -66,22 +64,17 @@ def run_filter_plugins(
 
     ``in_sets``, if given, are added for filters with row sets, instead of the pods of the row.
     """
-    rows: Rows | None = None
-    for plugin, state in filters:
-        change, verdict = change_on_row, None
-        if in_sets is not None and _has_row_sets(plugin):
-            change = in_sets.change
-            if change_on_row.removed:
-                change = PodChange(change.added, change_on_row.removed)
-            else:
-                verdict = int(in_sets.verdicts(plugin, state)[row])
-        if verdict is None and implements(plugin, FilterRowPlugin):
-            verdict = plugin.filter_row(state, row, change)
-        elif verdict is None:
-            rows = np.array([row], np.intp) if rows is None else rows
-            verdict = int(plugin.filter(state, rows, change)[0])
+    for plugin, plan in filters:
+        change = change_on_row
+        if in_sets is None or not has_row_sets(plan):
+            verdict = plan.filter_row(row, change)
+        elif change_on_row.removed:
+            change = PodChange(in_sets.change.added, change_on_row.removed)
+            verdict = plan.filter_row(row, change)
+        else:
+            change, verdict = in_sets.change, int(in_sets.verdicts(plan)[row])
         if verdict:
-            return Status(plugin.name, Code(verdict), tuple(plugin.reasons(state, row, change)))
+            return Status(plugin.name, Code(verdict), tuple(plan.reasons(row, change)))
     return None
 
 
@@ -111,7 +104,7 @@ def nominated_in_sets(
     filters: Iterable[FilterPair], world: World, pod: PodInfo
 ) -> NominatedInSets | None:
     """Return the pods nominated ahead of a pod; None if there are none, or no row sets."""
-    if not world.nominations or not any([_has_row_sets(plugin) for plugin, _ in filters]):
+    if not world.nominations or not any([has_row_sets(plan) for _, plan in filters]):
         return None
     ahead = world.nominations.ahead_by_row(pod)
     added = {row: [*pods.values()] for row, pods in ahead.items()}
@@ -125,8 +118,8 @@ def put_statuses_in_sets(
 
     ``passed`` are the rows that pass otherwise; those with a status are left alone.
     """
-    for plugin, state in filters:
-        sets = _row_sets(plugin, state)
+    for plugin, plan in filters:
+        sets = rules_of(plan).row_sets()
         if sets is None:
             continue
         change = in_sets.change
@@ -135,29 +128,20 @@ def put_statuses_in_sets(
         rows: Rows = asked.nonzero()[0]
         if not len(rows):
             continue
-        verdicts = in_sets.verdicts(plugin, state)[rows]
+        verdicts = in_sets.verdicts(plan)[rows]
         rows, verdicts = rows[verdicts != 0], verdicts[verdicts != 0]
         # There may be thousands of rows, but few groups of them.
-        groups = _reason_groups(plugin, state, rows)
+        groups = plan.reason_groups(rows)
+        groups = np.arange(len(rows)) if groups is None else groups
         for group, code in sorted(set(zip(groups.tolist(), verdicts.tolist(), strict=True))):
             alike = rows[(groups == group) & (verdicts == code)]
-            reasons = tuple(plugin.reasons(state, int(alike[0]), change))
+            reasons = tuple(plan.reasons(int(alike[0]), change))
             statuses.put_all(alike, Status(plugin.name, Code(code), reasons))
 
 
-def _has_row_sets(plugin: FilterPlugin) -> bool:
-    return implements(plugin, RowSetsPlugin)
-
-
-def _row_sets(plugin: FilterPlugin, state: State) -> Bools | None:
-    return plugin.row_sets(state) if implements(plugin, RowSetsPlugin) else None
-
-
-def _reason_groups(plugin: FilterPlugin, state: State, rows: Rows) -> NDArray[np.int64]:
-    """Return a number for each row; rows with the same number have the same reasons."""
-    if implements(plugin, ReasonGroupsPlugin):
-        return plugin.reason_groups(state, rows)
-    return np.arange(len(rows))
+def has_row_sets(plan: NodeFilter) -> bool:
+    """Return whether a pod on one row may count on others for a plan."""
+    return overrides(plan, PreemptionRules.row_sets)
 
 
 class NominatedPodFilter:
@@ -286,10 +270,7 @@ def _resource_fit(world: World, filters: Sequence[FilterPair]) -> RequestFit | N
     depending = [pair for pair in filters if pair[0].traits.scope is not Scope.NODE]
     if len(depending) != 1:
         return None
-    plugin, state = depending[0]
-    if not implements(plugin, RequiredResourcesPlugin):
-        return None
-    needs = plugin.required_resources(state)
-    if needs.unknown_rows is not None:
+    needs = rules_of(depending[0][1]).required_resources()
+    if needs is None or needs.unknown_rows is not None:
         return None
     return RequestFit.of(world.nodes.amounts, needs.amounts, needs.ignored_if_absent)

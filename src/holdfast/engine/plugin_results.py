@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from copy import copy
 from operator import attrgetter
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,116 +19,108 @@ from holdfast.columns.cells import Cells, cells
 from holdfast.columns.journal import StaleRows
 from holdfast.columns.node_table import NodeTable
 from holdfast.columns.pod_info import PodInfo
-from holdfast.engine.plugin_use import CyclePlugin, PluginUse
+from holdfast.engine.plugin_use import CyclePlan, PluginUse, plan_methods
+from holdfast.framework.plan import PodPlan
 from holdfast.framework.plugin import (
     AnyRows,
     Code,
-    FilterAndScoreRowPlugin,
-    FilterPlugin,
-    PreFilterResult,
-    PreFilterState,
+    FilterPair,
+    RawScores,
     Reject,
     Rows,
-    Scope,
     Skip,
-    State,
     Verdicts,
-    implements,
 )
+from holdfast.framework.points import Point
 from holdfast.framework.view import View
 
 _FILTER_ORDER = attrgetter("use.filter_order")
 
 
 class PreFilterOutcome:
-    """The result of one plugin's ``pre_filter``: skip, reject or a state.
+    """The result of one plugin's ``pre_filter``: skip, reject or a plan.
 
-    ``filters``, ``scores`` and ``tiers`` tell whether the plugin does so for this pod. If it is
+    ``filters``, ``scores`` and ``tiers`` tell whether the plan does so for this pod. If it is
     ``cacheable``, ``row_results`` caches its verdicts and raw scores. ``versions`` are those of the
-    plugin's epochs, last compared at ``stamp``. The state may consider the outcomes ``combined``,
+    plugin's epochs, last compared at ``stamp``. The plan may consider the outcomes ``combined``,
     the first of which is the plugin's own.
     """
 
-    __slots__ = ("allowed_rows", "cacheable", "combined", "filters", "plugin", "reject",
-                 "row_results", "score_error", "scores", "skip", "stamp", "state", "tiers", "use",
-                 "versions")  # fmt: skip
+    __slots__ = ("allowed_rows", "cacheable", "combined", "filters", "methods", "plan", "reject",
+                 "row_results", "scores", "skip", "stamp", "tiers", "use", "versions")  # fmt: skip
 
     def __init__(
-        self,
-        use: PluginUse,
-        versions: tuple[int, ...],
-        *,
-        skip: bool = False,
-        state: State = None,
-        options: PreFilterState | None = None,
-        allowed_rows: Rows | None = None,
-        reject: Reject | None = None,
+        self, use: PluginUse, result: PodPlan | Skip | Reject, versions: tuple[int, ...]
     ) -> None:
         self.use = use
-        self.plugin = use.plugin
         self.versions = versions
         self.stamp = -1
-        self.skip = skip
-        self.state = state
-        self.score_error = options.score_error if options is not None else ""
-        self.allowed_rows = allowed_rows
-        self.reject = reject
         self.row_results: RowResults | None = None
         self.combined: tuple[PreFilterOutcome, ...] = ()
-        takes_part = not skip and reject is None
-        self.filters = takes_part and use.filters and (options is None or options.filters)
-        self.scores = takes_part and use.scores and (options is None or options.scores)
-        self.tiers = takes_part and use.tiers
-        self.cacheable = takes_part and (
-            use.cacheable or (options is not None and options.row_scope)
-        )
+        self.allowed_rows: Rows | None = None
+        # What a plugin rejects at PreFilter does not count if it is disabled there.
+        self.reject = result if isinstance(result, Reject) and use.pre_filter_enabled else None
+        self.skip = self.reject is None and not isinstance(result, PodPlan)
+        self.plan = cast("CyclePlan", result)
+        self.methods = methods = plan_methods(type(result))
+        if isinstance(result, PodPlan):
+            if result.allowed_rows is not None and use.pre_filter_enabled:
+                self.allowed_rows = np.unique(result.allowed_rows)
+            self.filters = methods.filters and use.filters and self.plan.filters
+            self.scores = methods.scores and use.scores and self.plan.scores
+            self.tiers = methods.tiers and use.scores
+            self.cacheable = use.cacheable or result.row_scope
+        else:
+            self.filters = self.scores = self.tiers = self.cacheable = False
+
+    @property
+    def only_pre_scores(self) -> bool:
+        """Whether the plan looks at the feasible rows of the pod and does not score them."""
+        return self.use.per_pod and self.methods.pre_scores and not (self.scores or self.skip)
 
     def cache_rows(self, nodes: NodeTable) -> None:
         """Cache the results of rows, if they can be cached."""
         if self.cacheable and self.row_results is None:
-            self.row_results = RowResults(
-                self.plugin, self.state, nodes, filters=self.filters, scores=self.scores
-            )
+            self.row_results = RowResults(self, nodes)
 
-    def considering(self, state: State, others: Sequence[PreFilterOutcome]) -> PreFilterOutcome:
-        """Return the same with a state that considers other outcomes."""
+    def considering(self, plan: PodPlan, others: Sequence[PreFilterOutcome]) -> PreFilterOutcome:
+        """Return the same with a plan that considers other outcomes."""
         found = copy(self)
-        found.state, found.row_results, found.combined = state, None, (self, *others)
+        found.plan, found.row_results = cast("CyclePlan", plan), None
+        found.combined = (self, *others)
         return found
+
+    def filter(self, rows: AnyRows) -> Verdicts:
+        """Call ``filter`` of the plan, counted and measured."""
+        use = self.use
+        use.filtered[0] += rows.stop if isinstance(rows, slice) else len(rows)
+        return use.meter.call(use.name, Point.FILTER, self.plan.filter, rows)
+
+    def score(self, rows: AnyRows) -> RawScores:
+        """Call ``score`` of the plan, counted and measured."""
+        use = self.use
+        use.scored[0] += rows.stop if isinstance(rows, slice) else len(rows)
+        return use.meter.call(use.name, Point.SCORE, self.plan.score, rows)
+
+    def pre_score(self, rows: AnyRows) -> Skip | Reject | None:
+        """Call ``pre_score`` of the plan, counted and measured."""
+        use = self.use
+        use.pre_scored[0] += 1
+        return use.meter.call(use.name, Point.PRE_SCORE, self.plan.pre_score, rows)
 
 
 def run_pre_filter(
-    use: PluginUse, pod: PodInfo, view: View, versions: tuple[int, ...]
+    use: PluginUse, pod: PodInfo, view: View, versions: tuple[int, ...] = ()
 ) -> PreFilterOutcome:
-    """Call a plugin's ``pre_filter``; a plugin without it has the state None."""
-    if not use.pre_filters:
-        return PreFilterOutcome(use, versions)
-    return read_pre_filter(use, use.plugin.pre_filter(pod, view), versions)
+    """Call a plugin's ``pre_filter``, counted and measured."""
+    use.pre_filtered[0] += 1
+    result = use.meter.call(use.name, Point.PRE_FILTER, use.plugin.pre_filter, pod, view)
+    return PreFilterOutcome(use, result, versions)
 
 
-def read_pre_filter(use: PluginUse, result: Any, versions: tuple[int, ...]) -> PreFilterOutcome:
-    """Convert a result of ``pre_filter``; if it is disabled there, it rejects nothing."""
-    match result:
-        case Skip():
-            return PreFilterOutcome(use, versions, skip=True)
-        case Reject():
-            if not use.pre_filter_enabled:
-                return PreFilterOutcome(use, versions, skip=True)
-            return PreFilterOutcome(use, versions, reject=result)
-        case PreFilterResult():
-            inner = result.state
-            options = inner if isinstance(inner, PreFilterState) else None
-            state = inner if options is None else options.state
-            rows = np.unique(result.rows) if use.pre_filter_enabled else None
-            return PreFilterOutcome(use, versions, state=state, options=options, allowed_rows=rows)
-        case PreFilterState():
-            return PreFilterOutcome(use, versions, state=result.state, options=result)
-    return PreFilterOutcome(use, versions, state=result)
-
-
-def active_filters(outcomes: Iterable[PreFilterOutcome]) -> tuple[tuple[FilterPlugin, State], ...]:
-    """Return the plugins that filter this pod, with their states, in filter order."""
-    return tuple((p.plugin, p.state) for p in in_filter_order(outcomes))
+def active_filters(outcomes: Iterable[PreFilterOutcome]) -> tuple[FilterPair, ...]:
+    """Return the plugins that filter this pod, with their plans, in filter order."""
+    return tuple((p.use.plugin, p.plan) for p in in_filter_order(outcomes))
 
 
 def in_filter_order(outcomes: Iterable[PreFilterOutcome]) -> list[PreFilterOutcome]:
@@ -136,16 +128,16 @@ def in_filter_order(outcomes: Iterable[PreFilterOutcome]) -> list[PreFilterOutco
     return sorted((p for p in outcomes if p.filters), key=_FILTER_ORDER)
 
 
-def states_of(outcomes: Iterable[PreFilterOutcome]) -> dict[str, State]:
-    """Return the state of each plugin that takes part, by name."""
-    return {p.plugin.name: p.state for p in outcomes if not p.skip and p.reject is None}
+def plans_of(outcomes: Iterable[PreFilterOutcome]) -> dict[str, PodPlan]:
+    """Return the plan of each plugin that takes part, by the plugin's name."""
+    return {p.use.name: p.plan for p in outcomes if not p.skip and p.reject is None}
 
 
 def pre_filtered_plugins(outcomes: Iterable[PreFilterOutcome]) -> frozenset[str]:
     """Return the plugins whose ``pre_filter`` ran: a Reject other than UNSCHEDULABLE ends it."""
     names = []
     for outcome in outcomes:
-        names.append(outcome.plugin.name)
+        names.append(outcome.use.name)
         if outcome.reject is not None and outcome.reject.code is not Code.UNSCHEDULABLE:
             break
     return frozenset(names)
@@ -162,27 +154,30 @@ class RowResults:
     """
 
     __slots__ = (
-        "_accepts_slices", "_filter_and_score_row", "_journal", "_nodes", "_score_range", "cursor",
-        "plugin", "raw", "raw_at", "state", "verdict_at", "verdicts",
+        "_by_row", "_journal", "_nodes", "_outcome", "_score_range", "cursor", "plan", "raw",
+        "raw_at", "verdict_at", "verdicts",
     )  # fmt: skip
 
-    def __init__(
-        self, plugin: CyclePlugin, state: State, nodes: NodeTable, *, filters: bool, scores: bool
-    ) -> None:
-        self.plugin = plugin
-        self.state = state
+    def __init__(self, outcome: PreFilterOutcome, nodes: NodeTable) -> None:
+        self.plan = outcome.plan
+        self._outcome = outcome
         self._nodes = nodes
-        self._journal = nodes.node_journal if plugin.traits.scope is Scope.NODE else nodes.journal
+        self._journal = nodes.node_journal if outcome.use.node_scope else nodes.journal
         self.cursor = -1
         self._score_range: tuple[int, float, float] | None = None
-        self._accepts_slices = plugin.traits.accepts_slices
-        self._filter_and_score_row = (
-            plugin.filter_and_score_row if implements(plugin, FilterAndScoreRowPlugin) else None
+        methods, filters, scores = outcome.methods, outcome.filters, outcome.scores
+        self._by_row = (not filters or methods.filters_by_row) and (
+            not scores or methods.scores_by_row
         )
         self.verdicts: Verdicts | None = np.empty(nodes.capacity, np.int8) if filters else None
         self.raw: NDArray[np.float64] | None = np.empty(nodes.capacity) if scores else None
         self.verdict_at: Cells[int] | None = cells(self.verdicts) if filters else None  # type: ignore[arg-type]
         self.raw_at: Cells[float] | None = cells(self.raw) if scores else None  # type: ignore[arg-type]
+
+    @property
+    def name(self) -> str:
+        """The name of the plugin."""
+        return self._outcome.use.name
 
     def refresh(self) -> None:
         """Call the plugin for the rows that changed."""
@@ -195,8 +190,9 @@ class RowResults:
             stale = self._journal.stale(self.cursor, size)
         self.cursor = seq
         if isinstance(stale, list):
-            if self._filter_and_score_row is not None:
-                self._refresh_each(stale)
+            if self._by_row:
+                for row in stale:
+                    self._refresh_row(row)
                 return
             stale = np.array(stale, np.intp)
         self._refresh_rows(stale)
@@ -211,26 +207,22 @@ class RowResults:
 
     def refresh_row(self, row: int, cursor: int, seq: int) -> None:
         """Call the plugin for ``row``, if that is the only change since the last refresh."""
-        if self.cursor != cursor or self._filter_and_score_row is None:
+        if self.cursor != cursor or not self._by_row:
             self.refresh()
             return
         self.cursor = seq
-        verdict, score = self._filter_and_score_row(self.state, row)
-        if self.verdict_at is not None:
-            self.verdict_at[row] = verdict
-        if self.raw_at is not None:
-            self.raw_at[row] = score
+        self._refresh_row(row)
 
     def faults(self) -> Iterator[str]:
         """Call the plugin for every node and describe cached results that differ."""
         if self.cursor != self._journal.seq:
             return
-        rows, name = self._nodes.rows, self.plugin.name
+        rows, name = self._nodes.rows, self.name
         if self.verdicts is not None:
-            verdicts = self.plugin.filter(self.state, rows)
+            verdicts = self.plan.filter(rows)
             yield from differences(f"{name}: cached verdicts", self.verdicts[rows], verdicts)
         if self.raw is not None:
-            scores = self.plugin.score(self.state, rows)
+            scores = self.plan.score(rows)
             yield from differences(f"{name}: cached raw scores", self.raw[rows], scores)
             raw = self.raw[: self._nodes.size]
             expected = self.cursor, raw.min(initial=np.inf), raw.max(initial=-np.inf)
@@ -241,25 +233,35 @@ class RowResults:
             ):
                 yield f"{name}: cached range of raw scores is wrong"
 
-    def _refresh_each(self, rows: list[int]) -> None:
-        call, state = self._filter_and_score_row, self.state
-        verdicts, raw = self.verdict_at, self.raw_at
-        assert call is not None
-        for row in rows:
-            verdict, score = call(state, row)
-            if verdicts is not None:
-                verdicts[row] = verdict
-            if raw is not None:
-                raw[row] = score
+    def _refresh_row(self, row: int) -> None:
+        use = self._outcome.use
+        if use.meter.on:
+            self._measure_row(row)
+            return
+        if self.verdict_at is not None:
+            use.filtered[0] += 1
+            self.verdict_at[row] = self.plan.filter_row(row)
+        if self.raw_at is not None:
+            use.scored[0] += 1
+            self.raw_at[row] = self.plan.score_row(row)
+
+    def _measure_row(self, row: int) -> None:
+        use, plan = self._outcome.use, self.plan
+        if self.verdict_at is not None:
+            use.filtered[0] += 1
+            self.verdict_at[row] = use.meter.measure(use.name, Point.FILTER, plan.filter_row, row)
+        if self.raw_at is not None:
+            use.scored[0] += 1
+            self.raw_at[row] = use.meter.measure(use.name, Point.SCORE, plan.score_row, row)
 
     def _refresh_rows(self, rows: AnyRows) -> None:
         passed = rows
-        if isinstance(rows, slice) and not self._accepts_slices:
+        if isinstance(rows, slice) and not self._outcome.use.accepts_slices:
             passed = np.arange(rows.stop, dtype=np.intp)
         if self.verdicts is not None:
-            self.verdicts[rows] = self.plugin.filter(self.state, passed)
+            self.verdicts[rows] = self._outcome.filter(passed)
         if self.raw is not None:
-            self.raw[rows] = self.plugin.score(self.state, passed)
+            self.raw[rows] = self._outcome.score(passed)
 
 
 class NodeFilterMask:

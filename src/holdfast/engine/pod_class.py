@@ -118,7 +118,7 @@ class PodClass(SortedOutcomes):
         There are none if the plugin does not list the rows now.
         """
         assert self.tiered is not None
-        tiers = self.tiered.plugin.tier_rows(self.tiered.state) or ()
+        tiers = self.tiered.plan.tier_rows() or ()
         known = self.known_tiers
         for rows in tiers:
             found = known.get(id(rows))

@@ -8,16 +8,9 @@ from holdfast.engine.decision_cache import decision_cache
 from holdfast.engine.lazy_sequence import LazySequence
 from holdfast.engine.preemption import PreemptionCost, cost_of
 from holdfast.engine.profile import Profile
-from holdfast.engine.tiers import Tiers, row_tiers
-from holdfast.framework.plugin import (
-    Candidate,
-    Code,
-    Plugin,
-    PostFilterPlugin,
-    PostFilterResult,
-    PreFilterPlugin,
-    implements,
-)
+from holdfast.engine.tiers import TierNumbers, row_tiers
+from holdfast.framework.plugin import Candidate, Code, Plugin, PostFilterResult
+from holdfast.framework.points import Point, overrides
 from holdfast.framework.rejection import Rejection
 from holdfast.framework.view import View
 from holdfast.framework.world import World
@@ -41,12 +34,14 @@ def run_post_filter_plugins(
     )
     results: list[PostFilterResult] = []
     proposal: PostFilterResult | None = None
-    for plugin in profile.plugins_at(PostFilterPlugin):
-        if _lacks_state(plugin, rejection):
+    for plugin in profile.plugins_at(Point.POST_FILTER):
+        if _lacks_plan(plugin, rejection):
             # Another plugin ended PreFilter before this one; upstream's message is this.
             result = PostFilterResult(plugin.name, "not found", code=Code.ERROR)
         else:
-            result = plugin.post_filter(rejection.states.get(plugin.name), rejection, view)
+            result = profile.meter.call(
+                plugin.name, Point.POST_FILTER, plugin.post_filter, rejection, view
+            )
         if result.unless_cheaper and proposal is None:
             proposal = result
             continue
@@ -86,15 +81,15 @@ def _cheaper(
     )
 
 
-def _cost(result: PostFilterResult, tiers: Tiers | None, view: View) -> PreemptionCost:
+def _cost(result: PostFilterResult, tiers: TierNumbers | None, view: View) -> PreemptionCost:
     node = result.nominated_node or ""
     tier = 0 if tiers is None else int(tiers[view.nodes.row_of[node]])
     return cost_of(Candidate(node, result.victims, result.violations), view.now, tier)
 
 
-def _lacks_state(plugin: Plugin, rejection: Rejection) -> bool:
-    """Return whether a plugin needs its state, but its ``pre_filter`` did not run."""
-    if plugin.traits.post_filter_without_state or not implements(plugin, PreFilterPlugin):
+def _lacks_plan(plugin: Plugin, rejection: Rejection) -> bool:
+    """Return whether a plugin needs its plan, but its ``pre_filter`` did not run."""
+    if plugin.traits.post_filter_without_plan or not overrides(plugin, Plugin.pre_filter):
         return False
     return plugin.name not in rejection.pre_filtered
 

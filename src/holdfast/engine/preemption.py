@@ -8,13 +8,9 @@ from typing import NamedTuple
 
 from holdfast.api.pod import Pod
 from holdfast.columns.pod_info import PodInfo
-from holdfast.framework.plugin import (
-    Candidate,
-    Plugin,
-    PreemptionRulesPlugin,
-    State,
-    implements,
-)
+from holdfast.framework.plugin import Candidate, FilterPair, PreemptionRules
+from holdfast.framework.points import overrides
+from holdfast.framework.preemption_rules import rules_of
 from holdfast.framework.rejection import Rejection
 
 SHIFT = 2**31
@@ -62,11 +58,15 @@ def importance_key(pod: PodInfo, now: float) -> tuple[int, float]:
 def preemption_refusal(rejection: Rejection) -> str | None:
     """Return why the rejected pod may never preempt, maybe ""; None if it may."""
     pod = rejection.pod
-    rules = [plugin for plugin, _ in rejection.filters if implements(plugin, PreemptionRulesPlugin)]
-    if pod.is_reserve_pod and not rules:
+    refusing = [
+        rules_of(plan)
+        for _, plan in rejection.filters
+        if overrides(plan, PreemptionRules.preemption_refusal)
+    ]
+    if pod.is_reserve_pod and not refusing:
         return ""
-    for plugin in rules:
-        forbidden: str | None = plugin.preemption_refusal(rejection)
+    for rules in refusing:
+        forbidden = rules.preemption_refusal(rejection)
         if forbidden is not None:
             return forbidden
     return None if may_preempt(pod) else NEVER
@@ -82,15 +82,12 @@ def protection_of(rejection: Rejection) -> Callable[[PodInfo], bool] | None:
     return protection_by(rejection.filters, rejection.pod)
 
 
-def protection_by(
-    filters: Iterable[tuple[Plugin, State]], pod: PodInfo
-) -> Callable[[PodInfo], bool] | None:
+def protection_by(filters: Iterable[FilterPair], pod: PodInfo) -> Callable[[PodInfo], bool] | None:
     """Return which pods must not be evicted for a pod, if one of these filters says so."""
-    for plugin, _ in filters:
-        if implements(plugin, PreemptionRulesPlugin):
-            rule = plugin.protected_victims(pod)
-            if rule is not None:
-                return rule
+    for _, plan in filters:
+        rule = rules_of(plan).protected_victims(pod)
+        if rule is not None:
+            return rule
     return None
 
 

@@ -6,7 +6,7 @@ pauses are used, and how long other pods wait.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator
 from functools import partial
 
 from holdfast.columns.pod_info import PodInfo
@@ -14,13 +14,8 @@ from holdfast.engine.decision import rows_to_filter
 from holdfast.engine.decision_cache import decision_cache
 from holdfast.engine.expected_rejection import filters_for_post_filter
 from holdfast.engine.profile import Profile
-from holdfast.framework.plugin import (
-    Plugin,
-    PostFilterPlugin,
-    PrepareFilterPlugin,
-    PreparePlugin,
-    PreparePostFilterPlugin,
-)
+from holdfast.framework.plugin import Plugin
+from holdfast.framework.points import Point
 from holdfast.framework.view import View
 from holdfast.framework.world import World
 
@@ -31,17 +26,17 @@ def prepare_in_steps(profile: Profile, pod: PodInfo, world: World, now: float) -
         return  # no plugin is called for it
     yield from world.reservations.match_in_steps(pod)
     view = View(world, pod, now)
-    for plugin in profile.plugins_at(PreparePlugin):
+    for plugin in profile.plugins_with(Plugin.prepare):
         rows = partial(rows_to_filter, profile, pod, world, now, plugin.name)
         yield from plugin.prepare(pod, view, rows)
     needing = {
-        plugin.name: plugin
-        for plugin in profile.plugins_at(PrepareFilterPlugin)
+        plugin.name
+        for plugin in profile.plugins_with(Plugin.filter_needs_preparation)
         if plugin.filter_needs_preparation(pod, view)
     }
     if needing:
         yield from _prepare_filters(profile, needing, pod, world, now)
-    for last in profile.plugins_at(PreparePostFilterPlugin):
+    for last in profile.plugins_with(Plugin.prepare_post_filter):
         if last.post_filter_needs_preparation(pod, view) and _runs_post_filter(profile, last):
             filters = filters_for_post_filter(profile, pod, world, now)
             if filters:
@@ -51,21 +46,20 @@ def prepare_in_steps(profile: Profile, pod: PodInfo, world: World, now: float) -
 
 def _runs_post_filter(profile: Profile, plugin: Plugin) -> bool:
     """Return whether a plugin is enabled at PostFilter."""
-    return any(plugin is enabled for enabled in profile.plugins_at(PostFilterPlugin))
+    return plugin in profile.plugins_at(Point.POST_FILTER)
 
 
 def _prepare_filters(
     profile: Profile,
-    plugins: Mapping[str, PrepareFilterPlugin],
+    plugins: Collection[str],
     pod: PodInfo,
     world: World,
     now: float,
 ) -> Iterator[None]:
-    """Prepare the states that the pod's class has for these plugins."""
+    """Prepare the plans that the pod's class has for these plugins."""
     cache = decision_cache(profile, world)
     # Another view than that of the plugins before, after which the world may have changed.
     view = View(world, pod, now, reservations=cache.allocates_reservations)
     for outcome in cache.pod_class(pod, view).outcomes:
-        plugin = plugins.get(outcome.plugin.name)
-        if plugin is not None and not outcome.skip and outcome.reject is None:
-            yield from plugin.prepare_filter(outcome.state)
+        if outcome.use.name in plugins and not outcome.skip and outcome.reject is None:
+            yield from outcome.plan.prepare()

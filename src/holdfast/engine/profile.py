@@ -6,21 +6,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from holdfast.engine.metering import NO_METER, PluginMeter
 from holdfast.errors import BadConfiguration
 from holdfast.framework.arguments import Args
-from holdfast.framework.plugin import (
-    BindPlugin,
-    FilterPlugin,
-    Plugin,
-    PreFilterPlugin,
-    RequiredResourcesPlugin,
-    ScorePlugin,
-    State,
-    implements,
-)
-from holdfast.framework.traits import P
+from holdfast.framework.former_contract import converted
+from holdfast.framework.plan import PodPlan, Reserver
+from holdfast.framework.plugin import Plugin
+from holdfast.framework.points import Point, has_point, overrides, plan_has_point
 
-Factory = Callable[[Args], Plugin]
+Factory = Callable[[Args], Any]
 Plugins = tuple[Plugin, ...]
 
 
@@ -55,55 +49,74 @@ class Profile:
     """The plugins of one scheduler name, in order.
 
     ``plugins_by_point`` has, for some extension points, the enabled plugins in order; at the other
-    points every plugin that implements the point is enabled, in the order of ``plugins``.
+    points every plugin that has the point is enabled, in the order of ``plugins``.
     """
 
     name: str
     plugins: Plugins
     weights: Mapping[str, int] = field(default_factory=dict)
-    plugins_by_point: Mapping[type[Plugin], Plugins] = field(default_factory=dict)
-    _points: dict[type, tuple[Any, ...]] = field(default_factory=dict, init=False, repr=False)
-    _run_for: dict[tuple[type, tuple[str, ...]], list[Any]] = field(
+    plugins_by_point: Mapping[Point, Plugins] = field(default_factory=dict)
+    meter: PluginMeter = NO_METER
+    _known: dict[object, Plugins] = field(default_factory=dict, init=False, repr=False)
+    _reservers: dict[Point, tuple[Mapping[str, PodPlan], list[tuple[str, Reserver]]]] = field(
         default_factory=dict, init=False, repr=False
     )
-    _last_run_for: dict[type, tuple[Mapping[str, State], list[Any]]] = field(
-        default_factory=dict, init=False, repr=False
-    )
+    """The last result of ``reservers``: pods of a class come one after the other."""
 
-    def plugins_at(self, point: type[P]) -> tuple[P, ...]:
+    def __post_init__(self) -> None:
+        made = {id(p): converted(p) for p in self.plugins}
+        object.__setattr__(self, "plugins", tuple(made.values()))
+        lists = {
+            point: tuple(made.get(id(p), converted(p)) for p in listed)
+            for point, listed in self.plugins_by_point.items()
+        }
+        object.__setattr__(self, "plugins_by_point", lists)
+
+    def plugins_at(self, point: Point) -> Plugins:
         """Return the plugins that are enabled at an extension point, in their order there."""
-        found = self._points.get(point)
+        found = self._known.get(point)
         if found is None:
             enabled = self.plugins_by_point.get(point, self.plugins)
-            found = self._points[point] = tuple(p for p in enabled if implements(p, point))
+            found = self._known[point] = tuple(p for p in enabled if has_point(p, point))
         return found
 
-    def plugins_run_for(self, point: type[P], states: Mapping[str, State]) -> list[P]:
-        """Return the plugins of a point that have a state for the pod, or have no PreFilter.
-
-        Do not modify the list: pods with states of the same plugins share it.
-        """
-        last = self._last_run_for.get(point)
-        if last is not None and last[0] is states:
-            return last[1]
-        key = (point, tuple(states))
-        found = self._run_for.get(key)
+    def plugins_with(self, method: Callable[..., Any]) -> Plugins:
+        """Return the plugins that have a method other than the default one."""
+        found = self._known.get(method)
         if found is None:
-            found = self._run_for[key] = [
-                plugin
-                for plugin in self.plugins_at(point)
-                if plugin.name in states or not implements(plugin, PreFilterPlugin)
-            ]
-        self._last_run_for[point] = (states, found)
+            found = self._known[method] = tuple(p for p in self.plugins if overrides(p, method))
         return found
+
+    def reservers(
+        self, point: Point, plans: Mapping[str, PodPlan]
+    ) -> Sequence[tuple[str, Reserver]]:
+        """Return the plans of a pod that have a point of Reserver, with their plugins' names."""
+        last = self._reservers.get(point)
+        if last is None or last[0] is not plans:
+            named = ((plugin.name, plans.get(plugin.name)) for plugin in self.plugins_at(point))
+            found = [
+                (name, plan)
+                for name, plan in named
+                if isinstance(plan, Reserver) and plan_has_point(plan, point)
+            ]
+            last = self._reservers[point] = (plans, found)
+        return last[1]
+
+    def plugins_for(self, point: Point, plans: Mapping[str, PodPlan]) -> list[Plugin]:
+        """Return the plugins of a point that have a plan for the pod, or need none."""
+        return [
+            plugin
+            for plugin in self.plugins_at(point)
+            if plugin.name in plans or not overrides(plugin, Plugin.pre_filter)
+        ]
 
     def enabled_points(self, plugin: Plugin) -> EnabledPoints:
         """Return the points at which a plugin is enabled."""
-        filtering = self.plugins_at(FilterPlugin)
+        filtering = self.plugins_at(Point.FILTER)
         return EnabledPoints(
-            pre_filters=plugin in self.plugins_at(PreFilterPlugin),
+            pre_filters=plugin in self.plugins_at(Point.PRE_FILTER),
             filters=plugin in filtering,
-            scores=plugin in self.plugins_by_point.get(ScorePlugin, self.plugins),
+            scores=plugin in self.plugins_by_point.get(Point.SCORE, self.plugins),
             filter_order=filtering.index(plugin) if plugin in filtering else len(filtering),
         )
 
@@ -114,7 +127,8 @@ class Profile:
     def ignores_resource(self, resource: str) -> bool:
         """Return whether a plugin ignores a resource because an extender accounts for it."""
         return any(
-            plugin.ignores_resource(resource) for plugin in self.plugins_at(RequiredResourcesPlugin)
+            plugin.ignores_resource(resource)
+            for plugin in self.plugins_with(Plugin.ignores_resource)
         )
 
     def plugin(self, name: str) -> Plugin:
@@ -150,7 +164,7 @@ def build_profile(
     for plugin in arguments:
         _lookup(known, plugin, name)
     profile = Profile(name, tuple(plugins), weights)
-    if not profile.plugins_at(BindPlugin):
+    if not profile.plugins_at(Point.BIND):
         raise BadConfiguration(
             f'at least one bind plugin is needed for profile with scheduler name "{name}"'
         )

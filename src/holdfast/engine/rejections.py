@@ -24,19 +24,17 @@ from holdfast.engine.plugin_results import (
     active_filters,
     differences,
     in_filter_order,
+    plans_of,
     pre_filtered_plugins,
-    states_of,
 )
 from holdfast.engine.tiers import active_tiers
 from holdfast.framework.plugin import (
     AnyRows,
     Code,
     PodChange,
-    ReasonGroupsPlugin,
     Reject,
     Rows,
     Verdicts,
-    implements,
 )
 from holdfast.framework.rejection import (
     EXCLUDED,
@@ -44,7 +42,6 @@ from holdfast.framework.rejection import (
     Rejection,
     RowStatuses,
     Status,
-    count_reasons,
 )
 from holdfast.framework.view import View
 
@@ -66,7 +63,7 @@ def reject_all_nodes(
     return Rejection(
         pod=view.pod, view=view, nodes=nodes.node_count, codes=codes,
         plugin_of=np.full(nodes.size, PASSED, np.int8), filters=active_filters(outcomes),
-        states=states_of(outcomes), pre_filtered=pre_filtered_plugins(outcomes),
+        plans=plans_of(outcomes), pre_filtered=pre_filtered_plugins(outcomes),
         pre_filter_reject=pre_filter_reject, error=error,
     )  # fmt: skip
 
@@ -94,13 +91,13 @@ def reject_by_row(
         cached.count_reasons()
         rejection = Rejection(
             view.pod, view, view.nodes.node_count, cached.codes[:size].copy(),
-            cached.plugin_of[:size].copy(), cached.filters, cached.states, cached.pre_filtered,
+            cached.plugin_of[:size].copy(), cached.filters, cached.plans, cached.pre_filtered,
             rejecting_filters=cached.rejecting_filters, reason_counts=cached.reason_counts,
         )  # fmt: skip
     else:
         rejection = reject_all_nodes(view, outcomes)
         restricting = [p for p in outcomes if p.allowed_rows is not None]
-        rejection.restricting_plugins = tuple(p.plugin.name for p in restricting)
+        rejection.restricting_plugins = tuple(p.use.name for p in restricting)
         _run_filters_in_order(rejection, view, outcomes, restricting)
     rejection.tiers = active_tiers(outcomes)
     refiltered = False
@@ -185,8 +182,7 @@ def _verdicts(outcome: PreFilterOutcome, rows: Rows) -> Verdicts:
     if outcome.row_results is not None and outcome.row_results.verdicts is not None:
         cached: Verdicts = outcome.row_results.verdicts[rows]
         return cached
-    verdicts: Verdicts = outcome.plugin.filter(outcome.state, rows)
-    return verdicts
+    return outcome.filter(rows)
 
 
 def common_allowed_rows(restricting: list[PreFilterOutcome]) -> Rows:
@@ -221,7 +217,7 @@ class FirstRejections:
     def __init__(
         self, nodes: NodeTable, outcomes: list[PreFilterOutcome], uncached: list[Verdicts]
     ) -> None:
-        self.filters, self.states = active_filters(outcomes), states_of(outcomes)
+        self.filters, self.plans = active_filters(outcomes), plans_of(outcomes)
         self.pre_filtered = pre_filtered_plugins(outcomes)
         self._nodes = nodes
         self._journal_reader = JournalReader(nodes.journal)
@@ -232,7 +228,7 @@ class FirstRejections:
         self.reason_counts: list[Mapping[str, int]] = []
         """Empty, or the number of rows per reason; shared with the rejections of the class."""
         self._groups_reasons = [
-            p.row_results is not None and implements(p.plugin, ReasonGroupsPlugin)
+            p.row_results is not None and p.methods.groups_reasons
             for p in in_filter_order(outcomes)
         ]
         """Whether the reasons of a row are those of its group until that row changes."""
@@ -289,8 +285,8 @@ class FirstRejections:
             self._statuses.put(row, self._status(plugin, row) if grouped else None)
 
     def _status(self, index: int, row: int) -> Status:
-        plugin, state = self.filters[index]
-        return Status(plugin.name, Code.UNSCHEDULABLE, tuple(plugin.reasons(state, row)))
+        plugin, plan = self.filters[index]
+        return Status(plugin.name, Code.UNSCHEDULABLE, tuple(plan.reasons(row)))
 
     def count_reasons(self) -> None:
         """Fill ``reason_counts``, unless it is up to date."""
@@ -303,19 +299,18 @@ class FirstRejections:
         )
         for index in self.rejecting_filters:
             if self._statuses is None or not self._groups_reasons[index]:
-                plugin, state = self.filters[index]
                 rows = (self.plugin_of[: self._nodes.size] == index).nonzero()[0]
-                counts.update(count_reasons(plugin, state, rows))
+                counts.update(self.filters[index][1].count_reasons(rows))
         self.reason_counts.append(counts)
 
     def _group_statuses(self) -> RowStatuses:
         """Get the reasons of all rows that are rejected by plugins with ``reason_groups``."""
         statuses = RowStatuses(self._nodes.capacity)
         for index in self.rejecting_filters:
-            plugin, state = self.filters[index]
-            if self._groups_reasons[index] and implements(plugin, ReasonGroupsPlugin):
+            if self._groups_reasons[index]:
                 rows = (self.plugin_of[: self._nodes.size] == index).nonzero()[0]
-                groups = plugin.reason_groups(state, rows)
+                groups = self.filters[index][1].reason_groups(rows)
+                assert groups is not None
                 for group in sorted(set(groups.tolist())):
                     members = rows[groups == group]
                     statuses.put_all(members, self._status(index, int(members[0])))
@@ -337,9 +332,8 @@ class FirstRejections:
         if self.reason_counts:
             counts: Counter[str] = Counter()
             for index in sorted(set(plugin_of.tolist()) - {PASSED}):
-                plugin, state = self.filters[index]
                 rows = (plugin_of == index).nonzero()[0]
-                counts.update(count_reasons(plugin, state, rows))
+                counts.update(self.filters[index][1].count_reasons(rows))
             if +counts != +Counter(self.reason_counts[0]):
                 yield "cached numbers of rows per reason are wrong"
 

@@ -1,49 +1,36 @@
-"""Combine what plugins say about matched reservations with the plugin that allocates them."""
+"""Combine what plugins say about matched reservations with the plan that allocates them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import cast
 
 from holdfast.engine.plugin_results import PreFilterOutcome
-from holdfast.engine.profile import Profile
 from holdfast.framework.reservation_options import (
-    AllocateReservationsPlugin,
-    FilterReservationsPlugin,
+    ReservationAllocator,
+    ReservationFilter,
     ReservationOptions,
-    ScoreReservationsPlugin,
 )
 from holdfast.framework.view import View
 
 
 def has_options(outcome: PreFilterOutcome) -> bool:
-    """Return whether a plugin filters or scores the reservations of the pod."""
-    use = outcome.use
-    if not (use.filters_reservations or use.scores_reservations):
-        return False
-    return not outcome.skip and outcome.reject is None
+    """Return whether a plugin filters the reservations of the pod."""
+    return outcome.filters and isinstance(outcome.plan, ReservationFilter)
 
 
 def combine_options(
-    profile: Profile, allocating: PreFilterOutcome, others: Sequence[PreFilterOutcome], view: View
+    outcome: PreFilterOutcome,
+    allocator: ReservationAllocator,
+    others: Sequence[PreFilterOutcome],
+    view: View,
 ) -> PreFilterOutcome:
-    """Return the outcome of the allocating plugin that considers the others.
+    """Return the outcome of the allocating plan that considers the others.
 
     It is shared by pods with the same outcomes, so they get the same resources with an identity.
     """
     options = ReservationOptions(
-        [
-            (cast("FilterReservationsPlugin", p.plugin), p.state)
-            for p in others
-            if p.use.filters_reservations and p.filters
-        ],
-        [
-            (cast("ScoreReservationsPlugin", p.plugin), p.state, profile.weight(p.plugin.name))
-            for p in others
-            if p.use.scores_reservations
-        ],
+        [other.plan for other in others if isinstance(other.plan, ReservationFilter)],
         partial(view.world.identified_resources, view.pod),
     )
-    plugin = cast("AllocateReservationsPlugin", allocating.plugin)
-    return allocating.considering(plugin.with_options(allocating.state, options), others)
+    return outcome.considering(allocator.with_options(options), others)

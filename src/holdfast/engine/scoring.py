@@ -41,7 +41,7 @@ def best_tier(outcomes: Iterable[PreFilterOutcome], rows: Rows) -> Rows:
     """Return the rows of the lowest tier; of several plugins with tiers the first decides."""
     for outcome in outcomes:
         if outcome.tiers:
-            tiers = outcome.plugin.tier(outcome.state, rows)
+            tiers = outcome.plan.tier(rows)
             rows = rows[tiers == tiers.min()]
     return rows
 
@@ -58,7 +58,7 @@ def score_rows(profile: Profile, outcomes: Iterable[PreFilterOutcome], rows: Row
 def run_pre_score_plugins(outcomes: Iterable[PreFilterOutcome], rows: Rows) -> None:
     """Call ``pre_score`` of the plugins that do not score; a single row is not compared."""
     for outcome in outcomes if len(rows) > 1 else ():
-        if outcome.use.only_pre_scores and not outcome.skip and outcome.reject is None:
+        if outcome.only_pre_scores:
             _pre_score(outcome, rows)
 
 
@@ -83,8 +83,8 @@ def weighted_scores(
     if not _pre_score(outcome, passed):
         return 0.0
     weight = profile.weight(outcome.use.name)
-    if outcome.use.has_score_table:
-        found = outcome.plugin.score_table(outcome.state, passed)
+    if outcome.methods.has_score_table:
+        found = outcome.plan.score_table(passed)
         if found is not None:
             indexes, table = found
             scores: RawScores = (table if weight == 1 else table * weight).take(indexes)
@@ -102,16 +102,18 @@ def _score(profile: Profile, outcome: PreFilterOutcome, rows: Rows) -> Score | N
 
 def _pre_score(outcome: PreFilterOutcome, rows: AnyRows) -> bool:
     """Call a plugin's ``pre_score``; return whether it scores the rows."""
-    plugin = outcome.plugin
-    if outcome.score_error:
-        raise InvalidScore(f'running PreScore plugin "{plugin.name}": {outcome.score_error}')
-    if outcome.use.pre_scores:
-        result = plugin.pre_score(outcome.state, rows)
+    if outcome.plan.score_error:
+        raise _failed_pre_score(outcome, outcome.plan.score_error)
+    if outcome.methods.pre_scores:
+        result = outcome.pre_score(rows)
         if isinstance(result, Reject):
-            reasons = ", ".join(result.reasons)
-            raise InvalidScore(f'running PreScore plugin "{plugin.name}": {reasons}')
+            raise _failed_pre_score(outcome, ", ".join(result.reasons))
         return not isinstance(result, Skipped)
     return True
+
+
+def _failed_pre_score(outcome: PreFilterOutcome, why: str) -> InvalidScore:
+    return InvalidScore(f'running PreScore plugin "{outcome.use.name}": {why}')
 
 
 def _raw(outcome: PreFilterOutcome, rows: AnyRows) -> RawScores:
@@ -119,25 +121,25 @@ def _raw(outcome: PreFilterOutcome, rows: AnyRows) -> RawScores:
     if outcome.row_results is not None and outcome.row_results.raw is not None:
         raw = outcome.row_results.raw[rows]
     else:
-        raw = outcome.plugin.score(outcome.state, rows)
+        raw = outcome.score(rows)
     return raw
 
 
 def _normalized(outcome: PreFilterOutcome, rows: AnyRows, raw: RawScores) -> RawScores:
-    plugin, state, use = outcome.plugin, outcome.state, outcome.use
+    plan, methods = outcome.plan, outcome.methods
     normalized = raw
-    if use.normalizes:
-        normalized = plugin.normalize_score(state, rows, raw)
-    elif use.normalizes_by_range:
-        normalized = plugin.normalize_by_range(state, raw, float(raw.min()), float(raw.max()))
+    if methods.normalizes:
+        normalized = plan.normalize_score(rows, raw)
+    elif methods.normalizes_by_range:
+        normalized = plan.normalize_by_range(raw, float(raw.min()), float(raw.max()))
     if (
-        not use.bounded_scores
+        not outcome.use.bounded_scores
         and len(normalized)
         and (normalized.min() < 0 or normalized.max() > 100)
     ):
         wrong = int(np.argmax((normalized < 0) | (normalized > 100)))
         raise InvalidScore(
-            f'plugin "{plugin.name}" returns an invalid score {int(normalized[wrong])}, '
+            f'plugin "{outcome.use.name}" returns an invalid score {int(normalized[wrong])}, '
             "it should in the range of [0, 100] after normalizing"
         )
     return normalized

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -12,6 +10,7 @@ from holdfast.engine.cached_scores import DominantScore, NormalizedScore
 from holdfast.engine.plugin_results import PreFilterOutcome, RowResults
 from holdfast.engine.profile import Profile
 from holdfast.engine.scoring import HIGHEST_SCORE
+from holdfast.framework.plan import PodPlan
 from holdfast.framework.plugin import Verdicts
 
 
@@ -25,7 +24,7 @@ class SortedOutcomes:
         self, profile: Profile, outcomes: list[PreFilterOutcome], *, in_tier: bool
     ) -> None:
         self.outcomes = outcomes
-        self.states: dict[str, Any] = {}
+        self.plans: dict[str, PodPlan] = {}
         self.per_pod_places: list[tuple[int, PreFilterOutcome]] = []
         """The plugins that are called for every pod, with their places in ``outcomes``."""
         self.uncached_filters: list[PreFilterOutcome] = []
@@ -52,7 +51,7 @@ class SortedOutcomes:
             if p.use.per_pod:
                 self.per_pod_places.append((place, p))
             elif not p.skip and p.reject is None:
-                self.states[p.use.name] = p.state
+                self.plans[p.use.name] = p.plan
                 if p.row_results is not None:
                     self._sort_verdicts(p.row_results, node_scope=p.use.node_scope)
                     if p.filters:
@@ -83,9 +82,9 @@ class SortedOutcomes:
         row_results = p.row_results
         if row_results is None:
             self.uncached_scores.append(p)
-        elif p.use.normalizes_itself or p.score_error:
+        elif p.methods.normalizes_itself or p.plan.score_error:
             self.has_totals = False
-        elif p.use.normalizes_by_range:
+        elif p.methods.normalizes_by_range:
             self._constant_scores = False
             self.normalized_scores.append(
                 NormalizedScore(row_results, weight, node_scope=p.use.node_scope)
@@ -114,14 +113,16 @@ class SortedOutcomes:
         """Find out whether rows must be compared tier by tier, and if the best tier is enough."""
         self.tiered: PreFilterOutcome | None = None
         tiered = [p for p in self.outcomes if p.tiers]
-        self.may_have_tiers = bool(tiered) or any(p.use.tiers for _, p in self.per_pod_places)
+        self.may_have_tiers = bool(tiered) or any(
+            p.use.may_have_tiers for _, p in self.per_pod_places
+        )
         if tiered and not in_tier:
             first = tiered[0]
             if (
                 len(tiered) == 1
                 and self.has_totals
                 and self.accepts_slices
-                and (first.use.has_tier_rows and first.filters and first.row_results is None)
+                and (first.methods.has_tier_rows and first.filters and first.row_results is None)
             ):
                 self.tiered = first
             self.has_totals = False

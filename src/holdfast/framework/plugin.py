@@ -1,77 +1,41 @@
-"""The plugin contract: one small protocol per extension point; implement only those you need.
+"""The plugin contract: derive from ``Plugin`` and write the extension points that you need.
 
 The points are those of the Kubernetes scheduling framework, but a plugin sees all nodes at once: it
-is called with an array of rows and returns an array. It does no I/O. It *yields* what must be
-written to the API server as an ``ApiCall`` from ``pre_bind``, ``bind``, ``post_bind`` or
-``undo_pre_bind``; the scheduler sends the call and sends the stored object back into the generator.
-A test or a simulation may answer the calls itself.
+is called with an array of rows and returns an array. ``pre_filter`` looks at a pod and returns a
+*plan*, an object that filters and scores nodes for it and reserves resources on one of them
+(``plan``). A plugin does no I/O. It *yields* what must be written to the API server as an
+``ApiCall``; the scheduler sends the call and sends the stored object back into the generator. A
+test or a simulation may answer the calls itself.
 
 The order of the calls for one pod::
 
-    pre_enqueue ─────────────── keep the pod out of the active queue
-    pre_filter ─┬─ Skip ─────── the plugin does not filter or score this pod
-                ├─ Reject ───── no node is suitable
-                └─ state
-                     filter ─── per row: passes (0), unschedulable (1), unresolvable (2)
-                     │  └─ no row passes: reasons, condition_reason, retry_at, post_filter;
-                     │     later queueing_hint per event
-                     pre_score, score, normalize_score, tier
-                     reserve ── reserve resources in the ledgers    ⇄ unreserve
-                     permit ─── approve, wait or reject
-                     pre_bind ─ write claims and annotations        ⇄ undo_pre_bind
-                     bind
-                     post_bind  the pod is bound
+    plugin.pre_enqueue ────────── keep the pod out of the active queue
+    plugin.pre_filter ─┬─ Skip ── the plugin does not filter or score this pod
+                       ├─ Reject  no node is suitable
+                       └─ plan
+      plan.filter ────── per row: passes (0), unschedulable (1), unresolvable (2)
+         └─ no row passes: plan.reasons, condition_reason, retry_at; plugin.post_filter;
+            later plugin.queueing_hint per event
+      plan.pre_score, score, normalize_score, tier
+      plan.reserve ───── reserve resources in the ledgers    ⇄ unreserve
+    plugin.permit ────── approve, wait or reject
+      plan.pre_bind ──── write claims and annotations        ⇄ undo_pre_bind
+    plugin.bind
+      plan.post_bind ─── the pod is bound
 
-This module is for every author. The points from PreBind on are in ``binding_points``. Optional
-methods that make a plugin faster are in ``fast_paths``; those for nominated pods and preemption, in
-``preemption_support``. All can be imported from here. Plugins that exclude or rank reservations
-find their points in ``reservation_options``.
+All that an author needs can be imported from here, but for what only plugins need that exclude
+reservations (``reservation_options``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
-import numpy as np
-from numpy.typing import NDArray
-
-from holdfast.framework.binding_points import (
-    BindPlugin,
-    NominatingPreBindPlugin,
-    PendingPreBindPlugin,
-    PostBindPlugin,
-    PreBindPlugin,
-    PreBindPreFlightPlugin,
-)
 from holdfast.framework.events import ClusterEvent, QueueingStrategy
-from holdfast.framework.fast_paths import (
-    CountReasonsPlugin,
-    EventKeysPlugin,
-    FilterAndScoreRowPlugin,
-    FilterRowPlugin,
-    NormalizeByRangePlugin,
-    OutsideSpecKeyPlugin,
-    PrepareFilterPlugin,
-    PreparePlugin,
-    PreparePostFilterPlugin,
-    ReasonGroupsPlugin,
-    ScoreTablePlugin,
-    TierRowsPlugin,
-)
-from holdfast.framework.preemption_support import (
-    DependsOnPodsPlugin,
-    FilterEachPlugin,
-    PodLimit,
-    PodLimits,
-    PodLimitsInSetsPlugin,
-    PodLimitsPlugin,
-    PreemptBeforeNextTierPlugin,
-    PreemptionRulesPlugin,
-    RequiredResourcesPlugin,
-    RowSetsPlugin,
-)
-from holdfast.framework.traits import Plugin, Scope, Traits, implements
+from holdfast.framework.plan import NodeFilter, NodeScorer, PodPlan, Reserver, Tiers
+from holdfast.framework.preemption_rules import PodLimit, PodLimits, PreemptionRules
+from holdfast.framework.traits import Scope, Traits
 from holdfast.framework.values import (
     END_TURN,
     MERGE_PATCH,
@@ -85,14 +49,11 @@ from holdfast.framework.values import (
     PodChange,
     PostFilterResult,
     PreBindCalls,
-    PreFilterResult,
-    PreFilterState,
     RawScores,
     Reject,
     RequiredResources,
     Rows,
     Skip,
-    State,
     Verdicts,
     Wait,
     finite_time,
@@ -103,194 +64,134 @@ if TYPE_CHECKING:
     from holdfast.framework.rejection import Rejection
     from holdfast.framework.view import View
     from holdfast.framework.waiting_pods import WaitingPods
+    from holdfast.framework.world import World
+
+FilterPair = tuple["Plugin", NodeFilter]
+"""A plugin that filters a pod, with its plan for the pod."""
 
 
-class PreEnqueuePlugin(Plugin, Protocol):
-    """Keep a pod out of the active queue until something about it changes."""
+class Plugin:
+    """What every plugin declares, and the points that concern a pod rather than its nodes.
 
-    def pre_enqueue(self, pod: PodInfo, view: View) -> Reject | None:
-        """Return why the pod must not be queued yet, or None."""
-        ...
+    The defaults of the methods do nothing, so a plugin writes only those that it needs.
+    """
 
-
-class PreFilterPlugin(Plugin, Protocol):
-    """Look at the pod once, before any node."""
-
-    def pre_filter(
-        self, pod: PodInfo, view: View
-    ) -> State | Skip | Reject | PreFilterResult | PreFilterState:
-        """Return the plugin's state for the pod, passed to its other methods.
-
-        Skip and Reject end the plugin's part; PreFilterResult restricts the rows; PreFilterState is
-        a state that filters only, scores only or is cached differently.
-        Unless the scope is CLUSTER the state is shared by all pods with the same ``reads``: it may
-        hold arrays of the columns, but neither the view nor anything of this pod alone.
-        """
-        ...
-
-
-class FilterPlugin(Plugin, Protocol):
-    """Reject nodes."""
+    name: str = ""
+    """The name in the configuration, in messages and in metrics."""
+    traits: Traits = Traits()
+    """How long its results may be cached and how it may be called."""
+    plan_classes: tuple[type[PodPlan], ...] = ()
+    """The classes of the plans that ``pre_filter`` returns: they tell the points that it has."""
 
     def reads(self, pod: PodInfo, view: View) -> Hashable:
-        """Return everything of the pod that filter and score depend on: the cache key."""
-        ...
+        """Return everything of the pod that its plan depends on: the cache key.
 
-    def filter(self, state: State, rows: Rows, change: PodChange = NO_CHANGE) -> Verdicts:
-        """Return 0, 1 or 2 per row (see Code).
-
-        DOMAIN and CLUSTER plugins may also return 4 (ERROR): it fails the whole attempt.
+        Not called for plugins of scope CLUSTER; all others must write it.
         """
-        ...
+        raise NotImplementedError
 
-    def reasons(self, state: State, row: int, change: PodChange = NO_CHANGE) -> tuple[str, ...]:
-        """Return why the row is rejected; called only when a message is written."""
-        ...
+    def key_outside_spec(self, pod: PodInfo, view: View) -> Hashable:
+        """Return the part of ``reads`` outside the pod's spec, namespace and visible labels.
 
-
-class RetryAtPlugin(Plugin, Protocol):
-    """A filter whose verdicts change with time: the pod is tried again then, without an event.
-
-    What the time decides, as ``view.now`` gives it, is part of ``reads``, say as a bool; so the
-    plugin needs the trait ``reads_outside_spec``, or the scope CLUSTER.
-    """
-
-    def retry_at(self, state: State, pod: PodInfo, rows: Rows) -> float | None:
-        """Return the earliest time at which the verdict of a row may change without an event.
-
-        ``rows`` are rows that this plugin rejects. The time is after ``view.now``, in seconds since
-        the epoch; None: time changes nothing.
+        For speed, for plugins with the trait ``reads_outside_spec``; None: there is nothing.
         """
-        ...
+        return self.reads(pod, view)
 
+    def pre_enqueue(self, pod: PodInfo, view: View) -> Reject | None:
+        """Return why the pod must not be queued until something about it changes, or None."""
+        return None
 
-class ConditionReasonPlugin(Plugin, Protocol):
-    """Give the PodScheduled condition another reason than Unschedulable, say for autoscalers."""
+    def pre_filter(self, pod: PodInfo, view: View) -> PodPlan | Skip | Reject:
+        """Look at the pod once, before any node, and return the plan for it.
 
-    def condition_reason(self, state: State, rows: Rows) -> str:
-        """Return the reason for a pod that this plugin rejects on all nodes; "" for none.
-
-        Other plugins may reject some nodes too. An event of that reason is recorded as well.
-        ``rows`` are those of all nodes.
+        Skip and Reject end the plugin's part.
         """
-        ...
+        return Skip()
 
+    def post_filter(self, rejection: Rejection, view: View) -> PostFilterResult:
+        """Try to make a pod schedulable that fits on no node; return what the scheduler is to do.
 
-class ExplainPlugin(FilterPlugin, Protocol):
-    """Explain rejections in more detail than reasons can, for ``holdfast why`` and ``explain``."""
+        The message becomes part of the pod's condition. ``rejection.plans`` has the own plan.
+        """
+        return PostFilterResult(self.name)
 
-    def explain(self, state: State, rows: Rows) -> Mapping[str, Any]:
-        """Return JSON data about rows that the plugin rejects; it may take a second for all."""
-        ...
+    def calls_before_eviction(
+        self, pod: PodInfo, node: str, world: World, now: float
+    ) -> Sequence[ApiCall]:
+        """Return what to write before a pod is nominated to a node and its victims are evicted.
 
+        If a call fails, no pod is evicted and the attempt is an error. Typed responses
+        (``returns``) are stored in the world. Only a plugin with ``post_filter`` is asked.
+        """
+        return ()
 
-class PostFilterPlugin(Plugin, Protocol):
-    """Try to make a pod schedulable that fits on no node."""
+    def permit(self, placement: Placement, waiting: WaitingPods) -> Wait | Reject | None:
+        """Return None to bind a placed pod; after Wait it keeps its resources until it is allowed.
 
-    def post_filter(
-        self, state: State | None, rejection: Rejection, view: View
-    ) -> PostFilterResult:
-        """Return what the scheduler is to do; the message becomes part of the pod's condition."""
-        ...
+        ``waiting`` holds all waiting pods, so a plugin can allow or reject them when it is called
+        for another pod. A pod waits 15 minutes at most. ``placement.plans`` has the own plan.
+        """
+        return None
 
-
-class QueueingHintPlugin(Plugin, Protocol):
-    """Select the events that may make a pod schedulable that this plugin rejected.
-
-    It is called for the events in ``Traits.events_to_register``. For a plugin without this method
-    every event requeues the pod.
-    """
+    def bind(self, placement: Placement) -> ApiCalls | Skip:
+        """Yield the binding call, or return Skip to leave it to the next plugin with ``bind``."""
+        return Skip()
 
     def queueing_hint(
         self, event: ClusterEvent, pod: PodInfo, view: View
     ) -> bool | QueueingStrategy:
-        """Return whether ``event`` may make ``pod`` schedulable, so that it is tried again.
+        """Return whether an event may make a pod schedulable that this plugin rejected.
 
-        True skips backoff if the plugin returned PENDING; a QueueingStrategy decides itself.
+        It is called for the events in ``Traits.events_to_register``. Without this method every
+        event requeues the pod. True skips backoff if the plugin returned PENDING; a
+        QueueingStrategy decides itself.
         """
-        ...
+        return True
 
+    def event_keys(self, event: ClusterEvent) -> Collection[Hashable] | None:
+        """Return the keys of the rejected pods that an event may help; None: any pod.
 
-class PreScorePlugin(Plugin, Protocol):
-    """Look at the feasible rows once before scoring.
-
-    A plugin of scope CLUSTER may have this without ``score``; it is called if there are two or more
-    feasible rows, and may keep them in the state for Reserve.
-    """
-
-    def pre_score(self, state: State, feasible: Rows) -> Skip | Reject | None:
-        """Prepare to score these rows; Skip leaves this plugin out of the weighted sum."""
-        ...
-
-
-class ScorePlugin(Plugin, Protocol):
-    """Prefer some nodes."""
-
-    def reads(self, pod: PodInfo, view: View) -> Hashable:
-        """Return everything of the pod that filter and score depend on: the cache key."""
-        ...
-
-    def score(self, state: State, rows: Rows) -> RawScores:
-        """Return the raw score of each row; whole numbers, exact in float64."""
-        ...
-
-
-class NormalizeScorePlugin(Plugin, Protocol):
-    """Bring the raw scores of the feasible rows into 0..100."""
-
-    def normalize_score(self, state: State, rows: Rows, raw: RawScores) -> RawScores:
-        """Return the scores of ``rows``, which are all feasible rows, in 0..100."""
-        ...
-
-
-class TierPlugin(Plugin, Protocol):
-    """Divide nodes into strict tiers: the lowest tier wins whatever the scores are."""
-
-    def tier(self, state: State, rows: Rows) -> NDArray[np.int32]:
-        """Return the tier of each row; only rows of the lowest feasible tier are compared."""
-        ...
-
-
-class ReservePlugin(Plugin, Protocol):
-    """Reserve resources for a placed pod in the ledgers; in memory, without waiting."""
-
-    def reserve(self, state: State, placement: Placement) -> Reject | None:
-        """Reserve; after a Reject every plugin's ``unreserve`` is called in reverse order."""
-        ...
-
-    def unreserve(self, state: State, placement: Placement) -> None:
-        """Undo ``reserve``; must be idempotent and must not fail."""
-        ...
-
-
-class PermitPlugin(Plugin, Protocol):
-    """Approve, delay or reject a placed pod before it is bound."""
-
-    def permit(
-        self, state: State, placement: Placement, waiting: WaitingPods
-    ) -> Wait | Reject | None:
-        """Return None to approve; after Wait the pod keeps its resources until it is allowed.
-
-        ``waiting`` holds all waiting pods, so a plugin can allow or reject them when it is called
-        for another pod. A pod waits 15 minutes at most.
+        For speed, where each event concerns few pods: ``queueing_hint`` is called only for pods
+        that have a key of the event.
         """
-        ...
+        return None
 
+    def pod_keys(self, pod: PodInfo) -> Collection[Hashable]:
+        """Return the keys of a pod; they depend on the pod alone. Goes with ``event_keys``."""
+        return ()
 
-def is_registered_for(plugin: Plugin, event: ClusterEvent) -> bool:
-    """Return whether an event may requeue pods that the plugin rejected.
+    def ignores_resource(self, name: str) -> bool:
+        """Return whether its filter ignores a resource because an extender accounts for it."""
+        return False
 
-    True for every event if the plugin has no ``queueing_hint``.
-    """
-    return not implements(plugin, QueueingHintPlugin) or plugin.traits.registers(event)
+    def prepare(self, pod: PodInfo, view: View, rows: Callable[[], Rows]) -> Iterator[None]:
+        """Compute in short steps what filters or ``post_filter`` would otherwise compute at once.
 
+        Yield before it begins, and at least every few milliseconds. What comes before the first
+        yield runs for every pod before its turn, so it must be short; if nothing takes long, there
+        is no yield. ``rows`` returns the rows that ``filter`` will get: calling it runs the filters
+        before. Other tasks may run, and the world may change, after each step. Nothing may be
+        returned or decided: without this method the results are the same.
+        """
+        return iter(())
 
-def runs_for(plugin: Plugin, placement: Placement) -> bool:
-    """Return whether a plugin's later points run for a placement.
+    def filter_needs_preparation(self, pod: PodInfo, view: View) -> bool:
+        """Return whether ``prepare`` of the plan is worth calling.
 
-    They do if its ``pre_filter`` returned a state for the pod, or if it has no ``pre_filter``.
-    """
-    return plugin.name in placement.states or not implements(plugin, PreFilterPlugin)
+        Called before every cycle, so be quick.
+        """
+        return False
+
+    def post_filter_needs_preparation(self, pod: PodInfo, view: View) -> bool:
+        """Return whether ``post_filter`` may take long; called before every cycle, so be quick."""
+        return False
+
+    def prepare_post_filter(self, filters: Sequence[FilterPair], view: View) -> Iterator[None]:
+        """Compute in short steps what ``post_filter`` reads, for a pod that filters will reject.
+
+        ``filters`` are those of the pod of the view. Yield as in ``prepare``.
+        """
+        return iter(())
 
 
 __all__ = [
@@ -300,71 +201,32 @@ __all__ = [
     "AnyRows",
     "ApiCall",
     "ApiCalls",
-    "BindPlugin",
     "Candidate",
     "ClusterEvent",
     "Code",
-    "ConditionReasonPlugin",
-    "CountReasonsPlugin",
-    "DependsOnPodsPlugin",
-    "EventKeysPlugin",
-    "ExplainPlugin",
-    "FilterAndScoreRowPlugin",
-    "FilterEachPlugin",
-    "FilterPlugin",
-    "FilterRowPlugin",
-    "NominatingPreBindPlugin",
-    "NormalizeByRangePlugin",
-    "NormalizeScorePlugin",
-    "OutsideSpecKeyPlugin",
-    "PendingPreBindPlugin",
-    "PermitPlugin",
+    "FilterPair",
+    "NodeFilter",
+    "NodeScorer",
     "Placement",
     "Plugin",
     "PodChange",
     "PodLimit",
     "PodLimits",
-    "PodLimitsInSetsPlugin",
-    "PodLimitsPlugin",
-    "PostBindPlugin",
-    "PostFilterPlugin",
+    "PodPlan",
     "PostFilterResult",
     "PreBindCalls",
-    "PreBindPlugin",
-    "PreBindPreFlightPlugin",
-    "PreEnqueuePlugin",
-    "PreFilterPlugin",
-    "PreFilterResult",
-    "PreFilterState",
-    "PreScorePlugin",
-    "PreemptBeforeNextTierPlugin",
-    "PreemptionRulesPlugin",
-    "PrepareFilterPlugin",
-    "PreparePlugin",
-    "PreparePostFilterPlugin",
-    "QueueingHintPlugin",
+    "PreemptionRules",
     "QueueingStrategy",
     "RawScores",
-    "ReasonGroupsPlugin",
     "Reject",
     "RequiredResources",
-    "RequiredResourcesPlugin",
-    "ReservePlugin",
-    "RetryAtPlugin",
-    "RowSetsPlugin",
+    "Reserver",
     "Rows",
     "Scope",
-    "ScorePlugin",
-    "ScoreTablePlugin",
     "Skip",
-    "State",
-    "TierPlugin",
-    "TierRowsPlugin",
+    "Tiers",
     "Traits",
     "Verdicts",
     "Wait",
     "finite_time",
-    "implements",
-    "is_registered_for",
-    "runs_for",
-]  # fmt: skip
+]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -12,19 +12,9 @@ from numpy.typing import NDArray
 
 from holdfast.columns.pod_info import PodInfo
 from holdfast.framework.extender import ExtenderPreemption
-from holdfast.framework.plugin import (
-    Code,
-    ConditionReasonPlugin,
-    CountReasonsPlugin,
-    FilterPlugin,
-    Reject,
-    RetryAtPlugin,
-    Rows,
-    State,
-    TierPlugin,
-    finite_time,
-    implements,
-)
+from holdfast.framework.plan import NodeFilter, PodPlan, Tiers
+from holdfast.framework.plugin import Code, FilterPair, Reject, Rows, finite_time
+from holdfast.framework.points import overrides
 from holdfast.framework.view import View
 
 NO_NODES = "no nodes available to schedule pods"
@@ -164,8 +154,8 @@ class Rejection:
     nodes: int
     codes: NDArray[np.int8]
     plugin_of: NDArray[np.int8]
-    filters: tuple[tuple[FilterPlugin, State], ...] = ()
-    states: Mapping[str, State] = field(default_factory=dict)
+    filters: tuple[FilterPair, ...] = ()
+    plans: Mapping[str, PodPlan] = field(default_factory=dict)
     pre_filtered: frozenset[str] = frozenset()
     pre_filter_reject: tuple[str, Reject] | None = None
     restricting_plugins: tuple[str, ...] = ()
@@ -177,8 +167,8 @@ class Rejection:
     """Where to store the number of rows per reason; shared by the rejections of a pod class."""
     extender_preemption: ExtenderPreemption | None = None
     """The candidates for preemption that extenders accepted, if they were called."""
-    tiers: tuple[tuple[TierPlugin, State], ...] = ()
-    """The plugins that divide the rows into tiers for this pod."""
+    tiers: tuple[Tiers, ...] = ()
+    """The plans that divide the rows into tiers for this pod."""
     rng: np.random.Generator | None = None
     """The random generator of the cycle, for ``post_filter``; None: the first choice is made."""
 
@@ -228,10 +218,10 @@ class Rejection:
         if self.pre_filter_reject is not None:
             return finite_time(self.pre_filter_reject[1].retry_at)
         times: list[float] = []
-        for index, (plugin, state) in enumerate(self.filters):
-            if implements(plugin, RetryAtPlugin):
+        for index, (_, plan) in enumerate(self.filters):
+            if overrides(plan, NodeFilter.retry_at):
                 rows = self._rows_rejected_by(index)
-                time = finite_time(plugin.retry_at(state, self.pod, rows)) if len(rows) else None
+                time = finite_time(plan.retry_at(self.pod, rows)) if len(rows) else None
                 times += [] if time is None else [time]
         return min(times, default=None)
 
@@ -240,10 +230,9 @@ class Rejection:
         if not self.statuses and self._rejecting_filters() == [index]:
             only: Rows = (self.plugin_of == index).nonzero()[0]
             return only
-        plugin, state = self.filters[index]
         asked = (self.plugin_of == index) | (self.codes == Code.UNSCHEDULABLE)
         rows: Rows = asked.nonzero()[0]
-        return rows[plugin.filter(state, rows) != 0] if len(rows) else rows
+        return rows[self.filters[index][1].filter(rows) != 0] if len(rows) else rows
 
     def condition_reason(self) -> ConditionReason | None:
         """Return the reason for the pod's condition of a plugin that rejects every node.
@@ -252,16 +241,15 @@ class Rejection:
         """
         if self.pre_filter_reject is not None or not self.nodes:
             return None
-        for plugin, state in self.filters:
-            explains = plugin
-            if not implements(explains, ConditionReasonPlugin):
+        for plugin, plan in self.filters:
+            if not overrides(plan, NodeFilter.condition_reason):
                 continue
             rows = self.view.nodes.rows
             alone = {plugin.name} == self.unschedulable_plugins
-            if not alone and not plugin.filter(state, rows).all():
+            if not alone and not plan.filter(rows).all():
                 continue
-            if reason := explains.condition_reason(state, rows):
-                counts = self.histogram() if alone else count_reasons(plugin, state, rows)
+            if reason := plan.condition_reason(rows):
+                counts = self.histogram() if alone else plan.count_reasons(rows)
                 return ConditionReason(plugin.name, reason, ", ".join(sorted(counts)))
         return None
 
@@ -291,9 +279,7 @@ class Rejection:
             return (self._exclusion,)
         if index < 0:
             return ()
-        plugin, state = self.filters[index]
-        found: tuple[str, ...] = plugin.reasons(state, row)
-        return found
+        return tuple(self.filters[index][1].reasons(row))
 
     def message(self) -> str:
         """Return upstream's fit error, without the part that PostFilter adds."""
@@ -325,8 +311,7 @@ class Rejection:
             if index == EXCLUDED:
                 counts[self._exclusion] += len(rows)
             else:
-                plugin, state = self.filters[index]
-                counts.update(count_reasons(plugin, state, rows))
+                counts.update(self.filters[index][1].count_reasons(rows))
         if self.reason_counts is not None:
             self.reason_counts.append(counts)
         return counts
@@ -338,12 +323,3 @@ class Rejection:
     @property
     def _exclusion(self) -> str:
         return f"node(s) didn't satisfy plugin(s) [{' '.join(sorted(self.restricting_plugins))}]"
-
-
-def count_reasons(plugin: FilterPlugin, state: State, rows: Rows) -> Mapping[str, int]:
-    """Return the number of rows per reason, for rows that the plugin rejected."""
-    if implements(plugin, CountReasonsPlugin):
-        counts: Mapping[str, int] = plugin.count_reasons(state, rows)
-        return counts
-    reasons: Iterable[str] = (reason for row in rows for reason in plugin.reasons(state, int(row)))
-    return Counter(reasons)

@@ -1,11 +1,10 @@
-"""What every plugin declares: a name, and ``Traits`` that hold for all pods."""
+"""What a plugin declares about itself for all pods."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from enum import Enum
-from typing import Protocol, TypeGuard, TypeVar
 
 from holdfast.framework.events import ClusterEvent
 
@@ -18,7 +17,7 @@ class Scope(Enum):
     ROW = "row"
     """That row alone: cached per ``reads(pod)``, recomputed for changed rows only."""
     DOMAIN = "domain"
-    """Counters per topology domain, which the plugin updates incrementally: the state is cached
+    """Counters per topology domain, which the plugin updates incrementally: the plan is cached
     per ``reads(pod)``, filter and score are called for every pod."""
     CLUSTER = "cluster"
     """Anything: every method is called for every pod."""
@@ -49,8 +48,8 @@ class Traits:
     """``reads`` uses more of a pod than its spec, namespace and visible labels. Default: no."""
     ignores_requests: bool = False
     """``reads`` does not use the pod's resource requests. Default: it does."""
-    comparable_states: bool = False
-    """Equal states mean equal results, also after an epoch changed. Default: recompute then."""
+    comparable_plans: bool = False
+    """Equal plans mean equal results, also after an epoch changed. Default: recompute then."""
     accepts_slices: bool = False
     """``rows`` may be a slice, which includes unused rows; ERROR is never returned. Default: no."""
     bounded_scores: bool = False
@@ -58,8 +57,8 @@ class Traits:
     allocates_reservations: bool = False
     """``filter`` decides about resources on nodes with a reservation that the pod owns. Without
     such a plugin in the profile, reserved resources are in use for every pod. Default: no."""
-    post_filter_without_state: bool = False
-    """``post_filter`` accepts None as state, when ``pre_filter`` did not run. Default: that fails
+    post_filter_without_plan: bool = False
+    """``post_filter`` does without its plan, when ``pre_filter`` did not run. Default: that fails
     the attempt."""
 
     def registers(self, event: ClusterEvent) -> bool:
@@ -80,84 +79,3 @@ def _includes(actions: tuple[str, ...] | None, action: str) -> bool:
         return False
     every = not actions or ("Update" in actions and action.startswith("Update"))
     return every or action in actions
-
-
-class Plugin(Protocol):
-    """What every plugin has. The extension points are protocols that it may implement in addition.
-
-    They are in ``plugin``, ``fast_paths`` (optional, for speed) and ``preemption_support``
-    (optional, for filters that depend on the pods of a node).
-    """
-
-    @property
-    def name(self) -> str:
-        """The name in the configuration, in messages and in metrics."""
-        ...
-
-    @property
-    def traits(self) -> Traits:
-        """How long its results may be cached and how it may be called."""
-        ...
-
-
-P = TypeVar("P", bound=Plugin)
-_IMPLEMENTED: dict[tuple[type, type], bool] = {}
-
-
-def implements(plugin: Plugin, point: type[P]) -> TypeGuard[P]:
-    """Return whether a plugin has all methods of an extension point; cached per class."""
-    key = (type(plugin), point)
-    found = _IMPLEMENTED.get(key)
-    if found is None:
-        found = _IMPLEMENTED[key] = all(
-            callable(getattr(plugin, method, None)) for method in methods_of(point)
-        )
-    return found
-
-
-def methods_of(point: type[Plugin]) -> list[str]:
-    """Return the names of the methods of an extension point."""
-    return sorted(method for method in vars(point) if not method.startswith("_"))
-
-
-TRAIT_NAMES = tuple(field.name for field in fields(Traits))
-FORMER_NAMES = {
-    "prepare": "pre_filter",
-    "after_reject": "post_filter",
-    "hint": "queueing_hint",
-    "normalize": "normalize_score",
-    "undo_bind": "undo_pre_bind",
-}
-"""Methods of the contract that were renamed: a plugin that has only the old one is rejected."""
-
-NEEDS_CACHED_STATE = ("filter_reservations", "score_reservations")
-"""Methods whose results are part of the cached state of another plugin."""
-
-
-def declaration_fault(plugin: object) -> str:
-    """Return what is wrong with a plugin's declarations, or "".
-
-    Wrong are a missing ``traits``, a trait that is an attribute of the plugin itself (it would have
-    no effect), a method that has only a former name (it would never be called), and points that
-    need a state which pods share, in a plugin of scope CLUSTER.
-    """
-    kind = type(plugin).__name__
-    hint = "(from holdfast.framework.plugin import Traits)"
-    misplaced = [name for name in TRAIT_NAMES if hasattr(plugin, name)]
-    if misplaced:
-        fixed = ", ".join(f"{name}=..." for name in misplaced)
-        return (
-            f"class {kind} sets {', '.join(misplaced)}, which has no effect: write "
-            f"`traits = Traits({fixed})` instead {hint}"
-        )
-    traits = getattr(plugin, "traits", None)
-    if not isinstance(traits, Traits):
-        return f"class {kind} has no traits: write `traits = Traits()` in it {hint}"
-    for old, new in FORMER_NAMES.items():
-        if callable(getattr(plugin, old, None)) and not hasattr(plugin, new):
-            return f"class {kind} has a method {old}, which is never called: rename it to {new}"
-    if traits.scope is Scope.CLUSTER:
-        for point in NEEDS_CACHED_STATE:
-            if hasattr(plugin, point):
-                return f"class {kind} has a method {point}: its scope must not be CLUSTER"
-    return ""

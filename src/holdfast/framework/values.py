@@ -1,4 +1,4 @@
-"""Arguments and results of plugin methods: codes, states, pod changes, API calls, placements."""
+"""Arguments and results of plugin methods: codes, pod changes, API calls, placements."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from numpy.typing import NDArray
 
 if TYPE_CHECKING:
     from holdfast.columns.pod_info import PodInfo
+    from holdfast.framework.plan import PodPlan
 
 Rows = NDArray[np.intp]
 AnyRows = Rows | slice
 """Some rows as an array, or all as a slice for plugins with the trait ``accepts_slices``."""
 Verdicts = NDArray[np.int8]
 RawScores = NDArray[np.float64]
-State = Any
 
 
 def rows_at(rows: AnyRows, positions: NDArray[np.intp]) -> list[int]:
@@ -112,33 +112,6 @@ class Wait:
     """Permit only: keep the pod assumed until it is allowed; reject it after ``seconds``."""
 
     seconds: float
-
-
-@dataclass(frozen=True, slots=True)
-class PreFilterResult:
-    """Only these rows are suitable; this plugin rejects all others.
-
-    ``state`` may be a PreFilterState.
-    """
-
-    state: State
-    rows: Rows
-
-
-@dataclass(frozen=True, slots=True)
-class PreFilterState:
-    """A state, and how it is used: the plugin may filter only, or score only.
-
-    ``score_error`` is why the pod cannot be scored: if nodes must be compared, the attempt fails
-    with this message. ``row_scope``: the results for this state depend on the row alone, although
-    the plugin's scope is DOMAIN, so they are cached.
-    """
-
-    state: State
-    filters: bool = True
-    scores: bool = True
-    score_error: str = ""
-    row_scope: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,16 +233,16 @@ class PostFilterResult:
 
 @dataclass(slots=True)
 class Placement:
-    """A decision: this pod on that node, with the state of each plugin.
+    """A decision: this pod on that node, with the plan of each plugin.
 
-    Reserve plugins add to ``annotations``, which are sent in the Binding: the pod has them from the
+    Reservers add to ``annotations``, which are sent in the Binding: the pod has them from the
     moment it is bound.
     """
 
     pod: PodInfo
     row: int
     node: str
-    states: dict[str, State]
+    plans: Mapping[str, PodPlan]
     annotations: dict[str, str] = field(default_factory=dict)
     reservation: str = ""
     """The uid of the reservation that the pod uses; "" for none. The plugin that allocates

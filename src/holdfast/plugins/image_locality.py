@@ -44,7 +44,7 @@ class ImageLocality:
         scope=Scope.DOMAIN,
         epochs=("images",),
         ignores_requests=True,
-        comparable_states=True,
+        comparable_plans=True,
         accepts_slices=True,
     )
 

@@ -25,14 +25,13 @@ from holdfast.columns.pod_info import PodInfo
 from holdfast.columns.selection import required_selected, term_selected, terms_selected
 from holdfast.errors import BadRequest, Invalid
 from holdfast.framework.arguments import Arguments, PluginArgs
+from holdfast.framework.former_contract import PreFilterResult, PreFilterState
 from holdfast.framework.plugin import (
     NO_CHANGE,
     AnyRows,
     ClusterEvent,
     Code,
     PodChange,
-    PreFilterResult,
-    PreFilterState,
     RawScores,
     Reject,
     Rows,

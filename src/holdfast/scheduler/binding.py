@@ -26,19 +26,14 @@ from holdfast.framework.extender import ExtenderFailed
 from holdfast.framework.plugin import (
     ApiCall,
     ApiCalls,
-    BindPlugin,
     Code,
-    PendingPreBindPlugin,
     Placement,
-    PostBindPlugin,
     PreBindCalls,
-    PreBindPlugin,
-    PreBindPreFlightPlugin,
     Reject,
+    Reserver,
     Skip,
-    implements,
-    runs_for,
 )
+from holdfast.framework.points import Point
 from holdfast.framework.world import World
 from holdfast.scheduler.metrics import NO_DURATIONS, DurationRecorder
 from holdfast.scheduler.scheduled_objects import node_of, pod_info_of, read_newest, wants_node
@@ -47,6 +42,8 @@ from holdfast.scheduler.turns import Turn, Turns
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 
+NamedReserver = tuple[str, Reserver]
+"""The name of a plugin, and its plan for the pod."""
 METHODS = {"create": "POST", "bind": "POST", "update": "PUT", "patch": "PATCH",
            "delete": "DELETE", "get": "GET"}  # fmt: skip
 
@@ -66,12 +63,12 @@ class ExternalBinder(Protocol):
 class BindFailed(Exception):
     """A write of a binding failed; the message is that of the pod's condition.
 
-    ``started`` are the PreBind plugins that were started, in order. Nothing is undone yet: the
+    ``started`` are the plans whose ``pre_bind`` was started, in order. Nothing is undone yet: the
     failed write may have been stored although its response was an error. ``rejected`` is a PreBind
     plugin that has rejected the pod, which is no error, with its result.
     """
 
-    started: tuple[PreBindPlugin, ...] = ()
+    started: tuple[NamedReserver, ...] = ()
     rejected: tuple[str, Reject] | None = None
 
     @classmethod
@@ -90,10 +87,10 @@ class BindFailed(Exception):
 class EndedPending(Exception):
     """A PreBind plugin ended the attempt: the pod waits for an event of this plugin.
 
-    ``started`` are the PreBind plugins before it, in order; their writes are not undone yet.
+    ``started`` are the plans before it, in order; their writes are not undone yet.
     """
 
-    def __init__(self, plugin: str, reject: Reject, started: tuple[PreBindPlugin, ...]) -> None:
+    def __init__(self, plugin: str, reject: Reject, started: tuple[NamedReserver, ...]) -> None:
         super().__init__(plugin, reject)
         self.plugin, self.reject, self.started = plugin, reject, started
 
@@ -173,23 +170,23 @@ async def bind(call_runner: ApiCallRunner, profile: Profile, placement: Placemen
     calls ``undo``, unreserves and requeues the pod. Raises EndedPending, after which the pod is
     not bound for sure.
     """
-    started: list[Any] = []
+    started: list[NamedReserver] = []
     point, began, status = "PreBind", call_runner.durations.now(), "Success"
     try:
-        for plugin in _pre_bind_plugins(call_runner, profile, placement):
+        for name, plan in _all_pre_binders(call_runner, profile, placement):
             _raise_if_cancelled(placement)
-            started.append(plugin)
-            steps = plugin.pre_bind(placement.states.get(plugin.name), placement)
+            started.append((name, plan))
+            steps = plan.pre_bind(placement)
             call_runner.pre_binding += 1
             try:
-                rejected = await _run(call_runner, plugin.name, "PreBind", steps, placement.pod)
+                rejected = await _run(call_runner, name, "PreBind", steps, placement.pod)
             finally:
                 call_runner.pre_binding -= 1
             if rejected is not None:
-                _check_rejected(plugin, placement, rejected)
+                _check_rejected(name, plan, placement, rejected)
                 if rejected.code is not Code.PENDING:
-                    raise BindFailed.rejected_by(plugin.name, rejected)
-                raise EndedPending(plugin.name, rejected, tuple(started[:-1]))
+                    raise BindFailed.rejected_by(name, rejected)
+                raise EndedPending(name, rejected, tuple(started[:-1]))
         _raise_if_cancelled(placement)
         if started:
             call_runner.record_duration(point, status, profile, began)
@@ -210,23 +207,19 @@ async def undo(
     call_runner: ApiCallRunner, placement: Placement, failure: BindFailed | EndedPending
 ) -> None:
     """Undo the PreBind plugins of a pod that was not bound, in reverse order."""
-    for plugin in reversed(failure.started):
-        await _undo(call_runner, plugin, placement)
+    for name, plan in reversed(failure.started):
+        await _undo(call_runner, name, plan, placement)
 
 
 async def post_bind(call_runner: ApiCallRunner, profile: Profile, placement: Placement) -> None:
     """Run the PostBind plugins of a bound pod; their errors are only logged."""
-    for plugin in profile.plugins_at(PostBindPlugin):
-        if not runs_for(plugin, placement):
-            continue
+    for name, plan in profile.reservers(Point.POST_BIND, placement.plans):
         try:
-            steps = plugin.post_bind(placement.states.get(plugin.name), placement)
+            steps = plan.post_bind(placement)
             if steps is not None:
                 await call_runner.run(steps, placement.pod)
         except Exception as failure:
-            log.warning(
-                "PostBind plugin %s for %s failed: %s", plugin.name, placement.pod.key, failure
-            )
+            log.warning("PostBind plugin %s for %s failed: %s", name, placement.pod.key, failure)
 
 
 async def send_call(client: Client, call: ApiCall) -> Any:
@@ -243,53 +236,42 @@ def _raise_if_cancelled(placement: Placement) -> None:
         raise BindFailed(placement.abort_reason)
 
 
-def may_end_pending(plugin: PreBindPlugin, placement: Placement) -> bool:
-    """Return whether ``pre_bind`` of a plugin may end the attempt without an error."""
-    return implements(plugin, PendingPreBindPlugin) and plugin.may_end_pending(
-        placement.states.get(plugin.name), placement
-    )
-
-
-def _check_rejected(plugin: PreBindPlugin, placement: Placement, rejected: Reject) -> None:
+def _check_rejected(name: str, plan: Reserver, placement: Placement, rejected: Reject) -> None:
     """Raise BindFailed for a Reject that the contract does not allow."""
     if rejected.code not in (Code.PENDING, Code.UNSCHEDULABLE, Code.UNRESOLVABLE):
         message = f"pre_bind may not return {rejected.code.name}: raise an error instead"
-        raise BindFailed.at(plugin.name, "PreBind", TypeError(message))
-    if rejected.code is Code.PENDING and not may_end_pending(plugin, placement):
+        raise BindFailed.at(name, "PreBind", TypeError(message))
+    if rejected.code is Code.PENDING and not plan.may_end_pending(placement):
         message = "pre_bind returned PENDING, but may_end_pending does not return True"
-        raise BindFailed.at(plugin.name, "PreBind", TypeError(message))
+        raise BindFailed.at(name, "PreBind", TypeError(message))
 
 
-def pre_bind_plugins(profile: Profile, placement: Placement) -> Iterator[PreBindPlugin]:
-    """Return the PreBind plugins that may write or wait before the pod is bound."""
-    for plugin in profile.plugins_run_for(PreBindPlugin, placement.states):
-        if implements(plugin, PreBindPreFlightPlugin):
-            state = placement.states.get(plugin.name)
-            if not plugin.pre_bind_pre_flight(state, placement):
-                continue
-        yield plugin
+def pre_binders(profile: Profile, placement: Placement) -> Iterator[NamedReserver]:
+    """Return the plans that may write or wait before the pod is bound."""
+    for name, plan in profile.reservers(Point.PRE_BIND, placement.plans):
+        if plan.pre_bind_pre_flight(placement):
+            yield name, plan
 
 
-def _pre_bind_plugins(
+def _all_pre_binders(
     call_runner: ApiCallRunner, profile: Profile, placement: Placement
-) -> Iterator[Any]:
-    """Return the PreBind plugins of the pod, and the annotation writer if an extender binds it."""
-    yield from pre_bind_plugins(profile, placement)
+) -> Iterator[NamedReserver]:
+    """Return the same, and the writer of annotations if an extender binds the pod."""
+    yield from pre_binders(profile, placement)
     binder = call_runner.binder
     if placement.annotations and binder is not None and binder.is_binder(placement.pod):
-        yield AnnotationWriter()
+        yield "AnnotationWriter", AnnotationWriter()
 
 
-class AnnotationWriter:
+class AnnotationWriter(Reserver):
     """Writes the annotations of a Binding with a patch, for pods that an extender binds."""
 
-    name = "AnnotationWriter"
-
-    def pre_bind(self, _state: None, placement: Placement) -> ApiCalls:
+    def pre_bind(self, placement: Placement) -> PreBindCalls:
         """Write the annotations of the placement."""
         yield self._write(placement, placement.annotations)
+        return None
 
-    def undo_pre_bind(self, _state: None, placement: Placement) -> ApiCalls:
+    def undo_pre_bind(self, placement: Placement) -> ApiCalls:
         """Write the previous values of these annotations; the pod has no allocation any more."""
         before = {
             key: text
@@ -312,8 +294,8 @@ async def _bind_pod(call_runner: ApiCallRunner, profile: Profile, placement: Pla
             return
     except ExtenderFailed as failure:
         raise BindFailed(str(failure)) from failure
-    for plugin in profile.plugins_at(BindPlugin):
-        steps = plugin.bind(placement.states.get(plugin.name), placement)
+    for plugin in profile.plugins_at(Point.BIND):
+        steps = plugin.bind(placement)
         if not isinstance(steps, Skip):
             await _run(call_runner, plugin.name, "Bind", steps, placement.pod)
             return
@@ -337,17 +319,16 @@ async def _run(
         raise BindFailed.at(plugin, point, bug) from bug
 
 
-async def _undo(call_runner: ApiCallRunner, plugin: PreBindPlugin, placement: Placement) -> None:
+async def _undo(
+    call_runner: ApiCallRunner, name: str, plan: Reserver, placement: Placement
+) -> None:
     try:
-        steps = plugin.undo_pre_bind(placement.states.get(plugin.name), placement)
-        await call_runner.run(steps, placement.pod)
+        await call_runner.run(plan.undo_pre_bind(placement), placement.pod)
     except NotFound:
         return
     except Exception as failure:
         # The controllers clean up what is left; the pod must be requeued in any case.
-        log.warning(
-            "undoing PreBind plugin %s for %s failed: %s", plugin.name, placement.pod.key, failure
-        )
+        log.warning("undoing PreBind plugin %s for %s failed: %s", name, placement.pod.key, failure)
 
 
 @dataclass(frozen=True, slots=True)

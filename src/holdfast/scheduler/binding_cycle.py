@@ -13,12 +13,10 @@ from holdfast.engine.profile import Profile
 from holdfast.framework.plugin import (
     ClusterEvent,
     Code,
-    NominatingPreBindPlugin,
-    PendingPreBindPlugin,
     Placement,
     PostFilterResult,
-    implements,
 )
+from holdfast.framework.points import Point
 from holdfast.framework.waiting_pods import WaitingPod, WaitOutcome
 from holdfast.framework.world import World
 from holdfast.scheduler.background_tasks import BackgroundTasks, Task
@@ -28,9 +26,8 @@ from holdfast.scheduler.binding import (
     BindOutcome,
     EndedPending,
     bind,
-    may_end_pending,
     post_bind,
-    pre_bind_plugins,
+    pre_binders,
     read_bind_outcome,
     undo,
 )
@@ -56,25 +53,22 @@ class AssumedPod:
     @property
     def has_pre_bind(self) -> bool:
         """Whether PreBind plugins write or wait before the pod is bound."""
-        return any(True for _ in pre_bind_plugins(self.profile, self.placement))
+        return any(True for _ in pre_binders(self.profile, self.placement))
 
     @property
     def needs_nomination(self) -> bool:
         """Whether the expected node must be written first: the first PreBind plugin does not."""
-        first = next(pre_bind_plugins(self.profile, self.placement), None)
-        if first is None or may_end_pending(first, self.placement):
-            return False
-        if not implements(first, NominatingPreBindPlugin):
-            return True
-        state = self.placement.states.get(first.name)
-        return not first.writes_nominated_node(state, self.placement)
+        for _, first in pre_binders(self.profile, self.placement):
+            if first.may_end_pending(self.placement):
+                return False
+            return not first.writes_nominated_node(self.placement)
+        return False
 
     @property
     def may_end_pending(self) -> bool:
         """Whether a PreBind plugin may end the attempt: the pod stays in flight until then."""
-        states = self.placement.states
-        plugins = self.profile.plugins_run_for(PendingPreBindPlugin, states)
-        return any(p.may_end_pending(states.get(p.name), self.placement) for p in plugins)
+        reservers = self.profile.reservers(Point.PRE_BIND, self.placement.plans)
+        return any(plan.may_end_pending(self.placement) for _, plan in reservers)
 
 
 @dataclass(slots=True, eq=False)

@@ -27,16 +27,13 @@ from holdfast.engine.profile import Profile
 from holdfast.framework.extender import ExtenderPreemption
 from holdfast.framework.plugin import (
     Code,
-    PermitPlugin,
     Placement,
-    PostFilterPlugin,
+    Plugin,
     PostFilterResult,
     Reject,
-    ReservePlugin,
     finite_time,
-    implements,
 )
-from holdfast.framework.preemption_support import CallsBeforeEvictionPlugin
+from holdfast.framework.points import Point, overrides
 from holdfast.framework.rejection import Rejection, fit_error_message
 from holdfast.framework.world import World
 
@@ -152,11 +149,11 @@ def assume_and_reserve(
     """Assume the pod and run the Reserve plugins; undo all of it if one rejects the pod."""
     world.assume(placement.pod, placement.row)
     try:
-        for plugin in profile.plugins_run_for(ReservePlugin, placement.states):
-            rejection = plugin.reserve(placement.states.get(plugin.name), placement)
+        for name, plan in profile.reservers(Point.RESERVE, placement.plans):
+            rejection = profile.meter.call(name, Point.RESERVE, plan.reserve, placement)
             if rejection is not None:
                 unreserve_and_forget(profile, world, placement)
-                return plugin.name, rejection
+                return name, rejection
     except Exception:
         unreserve_and_forget(profile, world, placement)
         raise
@@ -179,8 +176,8 @@ def _empty_foreign_allocations(placement: Placement) -> None:
 
 def unreserve_and_forget(profile: Profile, world: World, placement: Placement) -> None:
     """Undo ``assume_and_reserve`` in reverse order."""
-    for plugin in reversed(profile.plugins_run_for(ReservePlugin, placement.states)):
-        plugin.unreserve(placement.states.get(plugin.name), placement)
+    for _, plan in reversed(profile.reservers(Point.RESERVE, placement.plans)):
+        plan.unreserve(placement)
     world.recorded.unexpect(placement.pod.uid)
     world.forget(placement.pod.uid)
 
@@ -193,12 +190,14 @@ def rejected_on_node(plugin: str, *reasons: str) -> SchedulingFailure:
 
 def _permit(profile: Profile, world: World, placement: Placement) -> tuple[str, Reject] | None:
     """Run the Permit plugins; if one returns Wait, add the pod to the waiting pods."""
-    if not profile.plugins_at(PermitPlugin):
+    if not profile.plugins_at(Point.PERMIT):
         return None
     seconds: dict[str, float] = {}
     try:
-        for plugin in profile.plugins_run_for(PermitPlugin, placement.states):
-            result = plugin.permit(placement.states.get(plugin.name), placement, world.waiting)
+        for plugin in profile.plugins_for(Point.PERMIT, placement.plans):
+            result = profile.meter.call(
+                plugin.name, Point.PERMIT, plugin.permit, placement, world.waiting
+            )
             if isinstance(result, Reject):
                 return plugin.name, result
             if result is not None:
@@ -236,8 +235,8 @@ def with_calls_before_eviction(
         return failure
     calls = [
         call
-        for plugin in profile.plugins_at(PostFilterPlugin)
-        if implements(plugin, CallsBeforeEvictionPlugin)
+        for plugin in profile.plugins_at(Point.POST_FILTER)
+        if overrides(plugin, Plugin.calls_before_eviction)
         for call in plugin.calls_before_eviction(pod, result.nominated_node, world, now)
     ]
     if not calls:

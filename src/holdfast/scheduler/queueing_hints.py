@@ -9,18 +9,8 @@ from holdfast.columns.pod_info import PodInfo
 from holdfast.engine.decision import run_pre_enqueue_plugins
 from holdfast.engine.profile import Profile
 from holdfast.framework.events import QueueingStrategy
-from holdfast.framework.plugin import (
-    ClusterEvent,
-    EventKeysPlugin,
-    FilterPlugin,
-    OutsideSpecKeyPlugin,
-    Plugin,
-    QueueingHintPlugin,
-    Reject,
-    Scope,
-    implements,
-    is_registered_for,
-)
+from holdfast.framework.plugin import ClusterEvent, Plugin, Reject, Scope
+from holdfast.framework.points import Point, has_point, overrides
 from holdfast.framework.view import View
 from holdfast.framework.world import World
 from holdfast.scheduler.metrics import NO_DURATIONS, DurationRecorder
@@ -50,11 +40,11 @@ class QueueingHints:
             profile: {plugin.name: plugin for plugin in found.plugins}
             for profile, found in profiles.items()
         }
-        self._keyed: dict[str, EventKeysPlugin] = {
+        self._keyed: dict[str, Plugin] = {
             name: plugin
             for plugins in self._plugins.values()
             for name, plugin in plugins.items()
-            if implements(plugin, EventKeysPlugin)
+            if overrides(plugin, Plugin.event_keys)
         }
         self._world = world
         self._now = now
@@ -103,9 +93,7 @@ class QueueingHints:
     def pod_keys(self, queued: QueuedPodInfo, plugin: str) -> Collection[Hashable]:
         """Return the keys of a pod for a plugin that finds the pods of an event by keys."""
         found = self._plugins[queued.pod_info.scheduler_name].get(plugin)
-        if found is None or not implements(found, EventKeysPlugin):
-            return ()
-        return found.pod_keys(queued.pod_info)
+        return () if found is None else found.pod_keys(queued.pod_info)
 
     def event_keys(self, event: ClusterEvent) -> EventKeys:
         """Return the keys of an event by plugin, for those that find its pods by keys."""
@@ -140,21 +128,18 @@ class QueueingHints:
     def _reads_beyond_key(self, plugin: Plugin | None, pod_info: PodInfo) -> bool:
         if plugin is None:
             return False
-        if implements(plugin, EventKeysPlugin):
+        if overrides(plugin, Plugin.event_keys):
             return True
         if plugin.traits.reads_outside_spec:
             view = View(self._world, pod_info, self._now())
-            return (
-                not implements(plugin, OutsideSpecKeyPlugin)
-                or plugin.key_outside_spec(pod_info, view) is not None
-            )
-        return implements(plugin, FilterPlugin) and plugin.traits.scope is Scope.CLUSTER
+            return plugin.key_outside_spec(pod_info, view) is not None
+        return has_point(plugin, Point.FILTER) and plugin.traits.scope is Scope.CLUSTER
 
     def _hint(
         self, plugin: Plugin | None, event: ClusterEvent, pod_info: PodInfo, view: View
     ) -> bool | QueueingStrategy:
         """Run a plugin's queueing hint; if it raises, the pod is requeued."""
-        if plugin is None or not implements(plugin, QueueingHintPlugin):
+        if plugin is None or not overrides(plugin, Plugin.queueing_hint):
             return True
         began = self._durations.now()
         try:
@@ -176,6 +161,6 @@ class QueueingHints:
                 name
                 for plugins in self._plugins.values()
                 for name, plugin in plugins.items()
-                if is_registered_for(plugin, event)
+                if not overrides(plugin, Plugin.queueing_hint) or plugin.traits.registers(event)
             )
         return found

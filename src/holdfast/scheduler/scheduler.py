@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -97,7 +98,9 @@ class Scheduler:
         self._ready = asyncio.Event()
         self.metrics = metrics = Metrics()
         self._meter = Meter(metrics, clock.monotonic)
-        self.profiles = {name: self._meter.profile(found) for name, found in profiles.items()}
+        self.profiles = {
+            name: replace(found, meter=self._meter) for name, found in profiles.items()
+        }
         nodes = NodeTable()
         self.world = World(
             nodes,

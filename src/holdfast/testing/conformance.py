@@ -16,20 +16,11 @@ from numpy.typing import NDArray
 from holdfast.columns.node_table import NodeTable
 from holdfast.engine.decision_cache import DecisionCache
 from holdfast.engine.plugin_results import PreFilterOutcome
-from holdfast.engine.plugin_use import CyclePlugin
 from holdfast.engine.profile import Profile
+from holdfast.framework.former_contract import converted
 from holdfast.framework.per_node import PerNodePlugin, columnar
-from holdfast.framework.plugin import (
-    NO_CHANGE,
-    FilterPlugin,
-    Plugin,
-    PostFilterPlugin,
-    PreFilterPlugin,
-    QueueingHintPlugin,
-    Scope,
-    ScorePlugin,
-    implements,
-)
+from holdfast.framework.plugin import Plugin, Scope
+from holdfast.framework.points import overrides
 from holdfast.framework.view import View
 from holdfast.testing.plugin_laws import (
     Case,
@@ -68,14 +59,8 @@ _LARGE = 68
 """From this many nodes on, 17 rows are at most a quarter of all."""
 PluginFactory = Callable[[], Plugin | PerNodePlugin]
 Pods = Callable[[RandomCluster], Any]
-_TESTED: tuple[type[Plugin], ...] = (
-    PreFilterPlugin,
-    FilterPlugin,
-    ScorePlugin,
-    PostFilterPlugin,
-    QueueingHintPlugin,
-)
-"""The extension points that the suite tests."""
+_TESTED = (Plugin.pre_filter, Plugin.post_filter, Plugin.queueing_hint)
+"""The methods that the suite calls, with those of the plan."""
 
 
 def check_plugin(
@@ -93,9 +78,9 @@ def check_plugin(
     your own if random ones do not concern the plugin. ``nodes`` is the initial number of nodes;
     from about 80 on, the plugin is also called with changed rows as arrays.
     """
-    plugin = columnar(factory())
+    plugin = converted(columnar(factory()))
     check_declaration(plugin)
-    if not any(implements(plugin, point) for point in _TESTED):
+    if not any(overrides(plugin, method) for method in _TESTED):
         return
     for number in range(clusters):
         cluster = RandomCluster(Random(seed * 1000 + number), nodes)
@@ -174,27 +159,23 @@ def _check_incremental(case: Case, cache: DecisionCache, cluster: RandomCluster,
     if cached.row_results is not None:
         cached.row_results.refresh()
     if cached.filters:
-        verdicts = _cached_verdicts(plugin, cached, world.nodes)
+        verdicts = _cached_verdicts(cached, world.nodes)
         assert verdicts == _by_name(computed.world.nodes, computed.verdicts(computed.rows)), law
     if cached.scores:
-        scores = _cached_scores(plugin, cached, world.nodes)
+        scores = _cached_scores(cached, world.nodes)
         assert scores == _by_name(computed.world.nodes, computed.scores(computed.rows)), law
 
 
-def _cached_verdicts(
-    plugin: CyclePlugin, cached: PreFilterOutcome, nodes: NodeTable
-) -> dict[str, float]:
+def _cached_verdicts(cached: PreFilterOutcome, nodes: NodeTable) -> dict[str, float]:
     if cached.row_results is not None and cached.row_results.verdicts is not None:
         return _by_name(nodes, cached.row_results.verdicts[nodes.rows])
-    return _by_name(nodes, plugin.filter(cached.state, nodes.rows, NO_CHANGE))
+    return _by_name(nodes, cached.plan.filter(nodes.rows))
 
 
-def _cached_scores(
-    plugin: CyclePlugin, cached: PreFilterOutcome, nodes: NodeTable
-) -> dict[str, float]:
+def _cached_scores(cached: PreFilterOutcome, nodes: NodeTable) -> dict[str, float]:
     if cached.row_results is not None and cached.row_results.raw is not None:
         return _by_name(nodes, cached.row_results.raw[nodes.rows])
-    return _by_name(nodes, plugin.score(cached.state, nodes.rows))
+    return _by_name(nodes, cached.plan.score(nodes.rows))
 
 
 def _by_name(nodes: NodeTable, values: NDArray[Any]) -> dict[str, float]:

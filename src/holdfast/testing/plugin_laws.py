@@ -20,33 +20,23 @@ from holdfast.capacity.reserved_resources import expected_reservation
 from holdfast.columns.interner import PODS
 from holdfast.columns.pod_info import PodInfo
 from holdfast.engine.plugin_results import PreFilterOutcome, run_pre_filter
-from holdfast.engine.plugin_use import CyclePlugin, PluginUse
+from holdfast.engine.plugin_use import CyclePlan, PluginUse
+from holdfast.framework.plan import PodPlan
 from holdfast.framework.plugin import (
     NO_CHANGE,
     Code,
-    CountReasonsPlugin,
-    DependsOnPodsPlugin,
-    FilterAndScoreRowPlugin,
-    FilterRowPlugin,
-    NormalizeScorePlugin,
-    PendingPreBindPlugin,
     Placement,
     Plugin,
     PodChange,
     PodLimits,
-    PodLimitsPlugin,
-    PrepareFilterPlugin,
-    PreScorePlugin,
-    ReasonGroupsPlugin,
+    PreemptionRules,
     Reject,
     RequiredResources,
-    RequiredResourcesPlugin,
-    ReservePlugin,
+    Reserver,
     Rows,
-    ScoreTablePlugin,
-    TierRowsPlugin,
-    implements,
 )
+from holdfast.framework.points import overrides
+from holdfast.framework.preemption_rules import rules_of
 from holdfast.framework.view import View
 from holdfast.framework.world import World
 from holdfast.testing.memory_api import MemoryApi
@@ -57,10 +47,15 @@ from holdfast.testing.random_cluster import RandomCluster
 class Case:
     """One plugin after ``pre_filter``, for one pod in one world."""
 
-    plugin: CyclePlugin
+    plugin: Plugin
     pod: PodInfo
     world: World
     outcome: PreFilterOutcome
+
+    @property
+    def plan(self) -> CyclePlan:
+        """What ``pre_filter`` returned, if that is a plan."""
+        return self.outcome.plan
 
     @property
     def rows(self) -> Rows:
@@ -69,22 +64,23 @@ class Case:
 
     def verdicts(self, rows: Any, change: PodChange = NO_CHANGE) -> NDArray[np.int8]:
         """Call ``filter``."""
-        found: NDArray[np.int8] = self.plugin.filter(self.outcome.state, rows, change)
-        return found
+        return self.plan.filter(rows, change)
 
     def scores(self, rows: Any) -> NDArray[np.float64]:
         """Call ``score``."""
-        found: NDArray[np.float64] = self.plugin.score(self.outcome.state, rows)
-        return found
+        return self.plan.score(rows)
 
 
 def prepare_case(plugin: Plugin, world: World, pod: Any, now: float = 0.0) -> Case:
     """Call ``pre_filter`` for a pod, without caches."""
     pod_info = world.pod_info(pod)
     use = PluginUse(plugin)
-    return Case(
-        use.plugin, pod_info, world, run_pre_filter(use, pod_info, View(world, pod_info, now), ())
-    )
+    outcome = run_pre_filter(use, pod_info, View(world, pod_info, now))
+    if isinstance(outcome.plan, PodPlan):
+        kind = type(outcome.plan)
+        law = f"{plugin.name}: plan_classes names {kind.__name__}, which pre_filter returns"
+        assert issubclass(kind, use.plugin.plan_classes), law
+    return Case(use.plugin, pod_info, world, outcome)
 
 
 def check_rows(case: Case, call: Callable[[Any], Any], random: Random, point: str) -> None:
@@ -115,20 +111,15 @@ def check_verdicts(case: Case) -> None:
     )
     assert set(verdicts.tolist()) <= allowed, f"{name}: verdicts are codes"
     rejected = rows[verdicts != 0]
-    reasons_of_rows = Counter(
-        reason for row in rejected for reason in case.plugin.reasons(case.outcome.state, int(row))
-    )
+    reasons_of_rows = Counter(reason for row in rejected for reason in case.plan.reasons(int(row)))
     assert bool(reasons_of_rows) == bool(len(rejected)), f"{name}: a rejection has reasons"
-    plugin, state = case.plugin, case.outcome.state
-    if implements(plugin, CountReasonsPlugin) and len(rejected):
-        counts = {w: n for w, n in plugin.count_reasons(state, rejected).items() if n}
-        assert counts == reasons_of_rows, f"{name}: count_reasons equals reasons"
-    if implements(plugin, ReasonGroupsPlugin) and len(rejected):
+    counts = {w: n for w, n in case.plan.count_reasons(rejected).items() if n}
+    assert counts == reasons_of_rows, f"{name}: count_reasons equals reasons"
+    groups = case.plan.reason_groups(rejected)
+    if groups is not None:
         by_group: dict[int, tuple[str, ...]] = {}
-        for row, group in zip(
-            rejected, plugin.reason_groups(state, rejected).tolist(), strict=True
-        ):
-            reasons = case.plugin.reasons(state, int(row))
+        for row, group in zip(rejected, groups.tolist(), strict=True):
+            reasons = case.plan.reasons(int(row))
             assert by_group.setdefault(group, reasons) == reasons, (
                 f"{name}: rows of one group have the same reasons"
             )
@@ -144,9 +135,8 @@ def check_changes(case: Case, cluster: RandomCluster) -> None:
     removed = {row: (less,)} if less is not None else {}
     change = PodChange(added={row: (more,)}, removed=removed)
     asked = case.verdicts(rows, change)
-    if implements(case.plugin, FilterRowPlugin):
-        single = [case.plugin.filter_row(case.outcome.state, one, change) for one in rows.tolist()]
-        assert asked.tolist() == single, f"{name}: filter_row equals filter with a change"
+    single = [case.plan.filter_row(one, change) for one in rows.tolist()]
+    assert asked.tolist() == single, f"{name}: filter_row equals filter with a change"
     assert (case.verdicts(rows) == plain).all(), f"{name}: change then undo is identity"
     reservation = expected_reservation(case.world.reservations, row, more)
     if reservation is not None and case.world.reservations.terminating_owners(reservation):
@@ -172,25 +162,24 @@ def check_changes(case: Case, cluster: RandomCluster) -> None:
 
 def check_leaving(case: Case, random: Random) -> None:
     """``depends_on_pods``, ``pod_limits`` and ``required_resources`` agree with ``filter``."""
-    plugin, state, nodes = case.plugin, case.outcome.state, case.world.nodes
+    plugin, rules, nodes = case.plugin, rules_of(case.plan), case.world.nodes
     row = int(random.choice(case.rows.tolist()))
     there = [pod for pod in nodes.pods_on(row).values() if not pod.is_reserve_pod]
     removed_pods = [pod for pod in there if random.random() < 0.5]
     asked = np.array([row], np.intp)
     verdict = int(case.verdicts(asked, PodChange(removed={row: removed_pods}))[0])
-    depends = False
-    if implements(plugin, DependsOnPodsPlugin):
-        found = plugin.depends_on_pods(state)
-        depends = found is not None and bool(found[row])
-        if not depends and not implements(plugin, RequiredResourcesPlugin):
-            plain = int(case.verdicts(asked)[0])
-            assert verdict == plain, (
-                f"{plugin.name}: a verdict that does not depend on pods stays when pods leave"
-            )
-    if implements(plugin, PodLimitsPlugin):
-        _check_limits(case, plugin.pod_limits(state), row, removed_pods, verdict)
-    if implements(plugin, RequiredResourcesPlugin):
-        required: RequiredResources = plugin.required_resources(state)
+    required, limits, depends = rules.required_resources(), rules.pod_limits(), False
+    if required is None or overrides(case.plan, PreemptionRules.depends_on_pods):
+        depending = rules.depends_on_pods()
+        depends = bool(depending[row] if isinstance(depending, np.ndarray) else depending)
+    if not depends and required is None:
+        plain = int(case.verdicts(asked)[0])
+        assert verdict == plain, (
+            f"{plugin.name}: a verdict that does not depend on pods stays when pods leave"
+        )
+    if limits is not None:
+        _check_limits(case, limits, row, removed_pods, verdict)
+    if required is not None:
         if required.unknown_rows is not None and required.unknown_rows[row]:
             return
         enough = _resources_suffice(case, row, removed_pods, required)
@@ -227,67 +216,58 @@ def _resources_suffice(
 
 def check_table(case: Case) -> None:
     """``score_table`` equals ``score`` and ``normalize_score``."""
-    plugin, state = case.plugin, case.outcome.state
-    if not implements(plugin, ScoreTablePlugin):
+    if not case.outcome.methods.has_score_table:
         return
-    assert case.plugin.pre_score(state, case.rows) is None
-    found = plugin.score_table(state, case.rows)
+    assert case.plan.pre_score(case.rows) is None
+    found = case.plan.score_table(case.rows)
     if found is not None:
-        final = case.plugin.normalize_score(state, case.rows, case.scores(case.rows))
+        final = case.plan.normalize_score(case.rows, case.scores(case.rows))
         assert (found[1][found[0]] == final).all(), (
-            f"{plugin.name}: score_table equals normalize_score"
+            f"{case.plugin.name}: score_table equals normalize_score"
         )
 
 
 def check_tier_rows(case: Case, outcome: PreFilterOutcome) -> None:
     """``tier_rows`` equals ``filter`` and ``tier``; the rows of a tier have the same score."""
-    plugin, state, rows, name = case.plugin, outcome.state, case.rows, case.plugin.name
-    if not (implements(plugin, TierRowsPlugin) and outcome.filters and outcome.tiers):
-        return
-    found = plugin.tier_rows(state)
+    plan, rows, name = outcome.plan, case.rows, case.plugin.name
+    found = plan.tier_rows() if outcome.filters and outcome.tiers else None
     if found is None:
         return
-    passed = rows[case.plugin.filter(state, rows) == 0]
-    tiers = case.plugin.tier(state, passed)
+    passed = rows[plan.filter(rows) == 0]
+    tiers = plan.tier(passed)
     expected = [passed[tiers == tier].tolist() for tier in np.unique(tiers)]
     listed = [of_tier for of_tier in found if len(of_tier)]
     law = f"{name}: tier_rows equals filter and tier"
     assert [of_tier.tolist() for of_tier in listed] == expected, law
-    again = plugin.tier_rows(state)
+    again = plan.tier_rows()
     assert again is not None and all(map(is_, again, found)), (
         f"{name}: tier_rows returns the same arrays unless their rows changed"
     )
     for of_tier in listed if outcome.scores else ():
-        scores = case.plugin.score(state, of_tier)
-        if implements(case.plugin, NormalizeScorePlugin):
-            scores = case.plugin.normalize_score(state, of_tier, scores)
+        scores = plan.normalize_score(of_tier, plan.score(of_tier))
         assert (scores == scores[0]).all(), f"{name}: rows of a tier have the same score"
 
 
 def check_twin(case: Case) -> None:
-    """``filter_and_score_row`` equals ``filter`` and ``score``."""
-    plugin, outcome = case.plugin, case.outcome
-    if not implements(plugin, FilterAndScoreRowPlugin):
-        return
-    verdicts = case.verdicts(case.rows) if outcome.filters else None
-    scores = case.scores(case.rows) if outcome.scores else None
-    for i, row in enumerate(case.rows.tolist()):
-        verdict, score = plugin.filter_and_score_row(outcome.state, row)
-        same = (verdicts is None or verdict == verdicts[i]) and (
-            scores is None or score == scores[i]
-        )
-        assert same, f"{plugin.name}: filter_and_score_row equals filter and score"
+    """``filter_row`` equals ``filter``, ``score_row`` equals ``score``."""
+    rows, name = case.rows.tolist(), case.plugin.name
+    if case.outcome.filters:
+        single = [case.plan.filter_row(row) for row in rows]
+        assert case.verdicts(case.rows).tolist() == single, f"{name}: filter_row equals filter"
+    if case.outcome.scores:
+        scores = [case.plan.score_row(row) for row in rows]
+        assert case.scores(case.rows).tolist() == scores, f"{name}: score_row equals score"
 
 
 def check_preparation(case: Case) -> None:
-    """``prepare_filter`` changes neither verdicts nor scores."""
+    """``prepare`` of a plan changes neither verdicts nor scores."""
     plugin = case.plugin
-    if not implements(plugin, PrepareFilterPlugin):
+    if not overrides(case.plan, PodPlan.prepare):
         return
     fork = prepare_case(plugin, case.world.fork(), case.pod.pod)
-    for _ in plugin.prepare_filter(fork.outcome.state):
+    for _ in fork.plan.prepare():
         pass
-    law = f"{plugin.name}: results are the same after prepare_filter"
+    law = f"{plugin.name}: results are the same after prepare"
     if case.outcome.filters:
         assert (fork.verdicts(case.rows) == case.verdicts(case.rows)).all(), law
     if case.outcome.scores:
@@ -296,20 +276,21 @@ def check_preparation(case: Case) -> None:
 
 def check_promise(case: Case, random: Random) -> None:
     """``unreserve`` undoes ``reserve``, also when it is called twice."""
-    if not implements(case.plugin, ReservePlugin):
+    if not overrides(case.plan, Reserver.reserve):
         return
     fork = prepare_case(case.plugin, case.world.fork(), case.pod.pod)
-    world, state, rows = fork.world, fork.outcome.state, fork.rows
+    world, plan, rows = fork.world, fork.outcome.plan, fork.rows
+    assert isinstance(plan, Reserver)
     before = fork.verdicts(rows) if fork.outcome.filters else np.zeros(len(rows), np.int8)
     passing = rows[before == 0].tolist()
     if not passing:
         return
     row = random.choice(passing)
-    placement = Placement(fork.pod, row, world.nodes.names[row], {case.plugin.name: state})
+    placement = Placement(fork.pod, row, world.nodes.names[row], {case.plugin.name: plan})
     world.assume(fork.pod, row)
-    case.plugin.reserve(state, placement)
-    case.plugin.unreserve(state, placement)
-    case.plugin.unreserve(state, placement)
+    plan.reserve(placement)
+    plan.unreserve(placement)
+    plan.unreserve(placement)
     world.forget(fork.pod.uid)
     again = prepare_case(case.plugin, world, case.pod.pod)
     if fork.outcome.filters:
@@ -320,39 +301,35 @@ def check_promise(case: Case, random: Random) -> None:
 def check_pending(case: Case, cluster: RandomCluster) -> None:
     """PreBind may end pending; then a second attempt in an unchanged world writes nothing."""
     plugin = case.plugin
-    if not implements(plugin, PendingPreBindPlugin):
+    if not overrides(case.plan, Reserver.may_end_pending):
         return
     api = MemoryApi(case.world.fork())
     api.load(cluster.classic.values())
-    found = _pend(case, plugin, api, cluster.random)
+    found = _pend(case, api, cluster.random)
     if found is not None:
         api.calls.clear()
-        again = _pend(case, plugin, api, cluster.random)
+        again = _pend(case, api, cluster.random)
         assert again == found, f"{plugin.name}: it waits as before"
         assert not api.calls, f"{plugin.name}: a second attempt writes nothing, not {api.calls}"
 
 
-def _pend(
-    case: Case, plugin: PendingPreBindPlugin, api: MemoryApi, random: Random
-) -> Reject | None:
+def _pend(case: Case, api: MemoryApi, random: Random) -> Reject | None:
     """Run one attempt up to PreBind in the world of the API, and return what PreBind returned."""
     world = api.world
     assert world is not None
-    again = prepare_case(plugin, world, case.pod.pod)
-    state, rows = again.outcome.state, again.rows
+    again = prepare_case(case.plugin, world, case.pod.pod)
+    plan, rows = again.outcome.plan, again.rows
+    assert isinstance(plan, Reserver)
     passing = rows[again.verdicts(rows) == 0] if again.outcome.filters else rows
     if not len(passing):
         return None
-    if len(passing) > 1 and implements(plugin, PreScorePlugin):
-        case.plugin.pre_score(state, passing)
+    if len(passing) > 1:
+        again.plan.pre_score(passing)
     row = random.choice(passing.tolist())
-    placement = Placement(again.pod, row, world.nodes.names[row], {plugin.name: state})
-    reserving = case.plugin if implements(case.plugin, ReservePlugin) else None
-    if reserving is not None:
-        reserving.reserve(state, placement)
+    placement = Placement(again.pod, row, world.nodes.names[row], {case.plugin.name: plan})
+    plan.reserve(placement)
     ended = None
-    if plugin.may_end_pending(state, placement):
-        ended = api.drive(plugin.pre_bind(state, placement))
-    if reserving is not None:
-        reserving.unreserve(state, placement)
+    if plan.may_end_pending(placement):
+        ended = api.drive(plan.pre_bind(placement))
+    plan.unreserve(placement)
     return ended

@@ -14,8 +14,9 @@ import numpy as np
 from holdfast.api.labels import from_selector
 from holdfast.api.workloads import PodDisruptionBudget
 from holdfast.columns.pod_info import PodInfo
+from holdfast.engine.nominated_pods import has_row_sets
 from holdfast.engine.tiers import row_tiers
-from holdfast.framework.plugin import Code, PodChange, RowSetsPlugin, implements
+from holdfast.framework.plugin import Code, PodChange
 from holdfast.framework.rejection import Rejection, fit_error_message
 from holdfast.framework.view import View
 
@@ -106,12 +107,12 @@ def _verdict(
         for name, at in view.nodes.row_of.items()
     }
     for here, everywhere in (({row: nominated[row]}, nominated), ({}, {})):
-        for plugin, state in rejection.filters:
-            added = everywhere if implements(plugin, RowSetsPlugin) else here
+        for _, plan in rejection.filters:
+            added = everywhere if has_row_sets(plan) else here
             change = PodChange(added, {row: victims_here})
-            code = Code(int(plugin.filter(state, np.array([row], np.intp), change)[0]))
+            code = Code(int(plan.filter(np.array([row], np.intp), change)[0]))
             if code is not Code.PASS:
-                return code, plugin.reasons(state, row, change)
+                return code, plan.reasons(row, change)
     return Code.PASS, ()
 
 

@@ -10,21 +10,9 @@ import numpy as np
 
 from holdfast.api.timestamps import parse_rfc3339
 from holdfast.columns.pod_info import PodInfo
-from holdfast.framework.plugin import (
-    ConditionReasonPlugin,
-    FilterEachPlugin,
-    PodChange,
-    PodLimits,
-    PodLimitsInSetsPlugin,
-    PreemptBeforeNextTierPlugin,
-    ReasonGroupsPlugin,
-    RetryAtPlugin,
-    Rows,
-    RowSetsPlugin,
-    Scope,
-    TierPlugin,
-    implements,
-)
+from holdfast.framework.plugin import NodeFilter, PodChange, PodLimits, Rows, Scope, Tiers
+from holdfast.framework.points import overrides
+from holdfast.framework.preemption_rules import rules_of
 from holdfast.testing.plugin_laws import Case, prepare_case
 from holdfast.testing.random_cluster import RandomCluster
 
@@ -35,7 +23,7 @@ _LONGEST = 10.0**7
 def check_retry_at(case: Case, random: Random) -> None:
     """``retry_at`` is later than now, and no rejected row changes its verdict before."""
     plugin, name = case.plugin, case.plugin.name
-    if not implements(plugin, RetryAtPlugin):
+    if not overrides(case.plan, NodeFilter.retry_at):
         return
     known = plugin.traits.reads_outside_spec or plugin.traits.scope is Scope.CLUSTER
     assert known, f"{name}: a plugin with retry_at reads the time, so it reads outside the spec"
@@ -46,7 +34,7 @@ def check_retry_at(case: Case, random: Random) -> None:
     if not len(rejected):
         return
     verdicts = at_now.verdicts(rejected)
-    time = plugin.retry_at(at_now.outcome.state, case.pod, rejected)
+    time = at_now.plan.retry_at(case.pod, rejected)
     assert time is None or time > now, f"{name}: retry_at is later than now"
     span = (now + _LONGEST if time is None else time) - now
     for part in (random.random(), 1 - 1e-6):
@@ -61,11 +49,11 @@ def check_row_sets(case: Case, cluster: RandomCluster) -> None:
     The verdicts equal those of a world in which the pods are on these rows.
     """
     plugin, name, nodes, rows = case.plugin, case.plugin.name, case.world.nodes, case.rows
-    if not implements(plugin, RowSetsPlugin):
+    sets = rules_of(case.plan).row_sets()
+    if sets is None:
         return
     scope = plugin.traits.scope
     assert scope in (Scope.DOMAIN, Scope.CLUSTER), f"{name}: row sets need the scope DOMAIN"
-    sets = plugin.row_sets(case.outcome.state)
     assert sets.dtype == np.bool_, f"{name}: row_sets is an array of bools"
     assert sets.shape[1] == nodes.capacity, f"{name}: row_sets has the capacity of the node table"
     changed = cluster.random.sample(rows.tolist(), min(len(rows), 3))
@@ -80,15 +68,15 @@ def check_row_sets(case: Case, cluster: RandomCluster) -> None:
     real = prepare_case(case.plugin, fork, case.pod.pod)
     same = not real.outcome.filters or (real.verdicts(rows) == asked).all()
     assert same, f"{name}: verdicts with pods added to several rows equal those after it"
-    if implements(plugin, PodLimitsInSetsPlugin):
-        _check_limits(case, plugin.pod_limits_in_sets(case.outcome.state, PodChange(added)), added)
+    limits = rules_of(case.plan).pod_limits_in_sets(PodChange(added))
+    if limits is not None:
+        _check_limits(case, limits, added)
     rejected = rows[(asked != 0) & (plain == 0)]
-    groups = rejected
-    if implements(plugin, ReasonGroupsPlugin):
-        groups = plugin.reason_groups(case.outcome.state, rejected)
+    groups = case.plan.reason_groups(rejected)
+    groups = rejected if groups is None else groups
     reasons: dict[int, tuple[str, ...]] = {}
     for row, group in zip(rejected.tolist(), groups.tolist(), strict=True):
-        found = case.plugin.reasons(case.outcome.state, row, PodChange(added))
+        found = case.plan.reasons(row, PodChange(added))
         assert found, f"{name}: a rejection with pods added has reasons"
         law = f"{name}: rows of one group have the same reasons with pods added"
         assert reasons.setdefault(group, found) == found, law
@@ -113,9 +101,9 @@ def _check_limits(case: Case, limits: PodLimits, added: Mapping[int, list[PodInf
 def check_filter_each(case: Case) -> None:
     """``filter_each`` returns for each row what ``filter`` returns for that row alone."""
     plugin, rows = case.plugin, case.rows
-    if not implements(plugin, FilterEachPlugin):
+    if not overrides(case.plan, NodeFilter.filter_each):
         return
-    found = plugin.filter_each(case.outcome.state, rows)
+    found = case.plan.filter_each(rows)
     alone = [int(case.verdicts(rows[i : i + 1])[0]) for i in range(len(rows))]
     assert found.tolist() == alone, f"{plugin.name}: filter_each equals filter of each row alone"
 
@@ -123,27 +111,26 @@ def check_filter_each(case: Case) -> None:
 def check_condition_reason(case: Case) -> None:
     """``condition_reason`` returns "" or a word that the API accepts as the reason of an event."""
     plugin, rejected = case.plugin, _rejected(case)
-    if implements(plugin, ConditionReasonPlugin) and len(rejected) == len(case.rows):
-        reason = plugin.condition_reason(case.outcome.state, case.rows)
+    if len(rejected) and len(rejected) == len(case.rows):
+        reason = case.plan.condition_reason(case.rows)
         valid = reason == "" or (reason.isascii() and reason.isalnum() and len(reason) <= 128)
         assert valid, f"{plugin.name}: condition_reason is one word of letters and digits, or empty"
 
 
 def check_tiers(case: Case, random: Random) -> None:
     """``tier`` orders rows whatever other rows there are; only then preemption may go by tiers."""
-    plugin, name, rows, state = case.plugin, case.plugin.name, case.rows, case.outcome.state
-    if implements(plugin, PreemptBeforeNextTierPlugin):
-        wanted = plugin.preempts_before_next_tier(state)
-        assert isinstance(wanted, bool), f"{name}: preempts_before_next_tier returns a bool"
-        assert implements(plugin, TierPlugin), f"{name}: there is no next tier without tier"
+    plan, name, rows = case.outcome.plan, case.plugin.name, case.rows
     if not case.outcome.tiers:
         return
-    tiers = case.plugin.tier(state, rows)
+    assert isinstance(plan, Tiers)
+    wanted = plan.preempts_before_next_tier()
+    assert isinstance(wanted, bool), f"{name}: preempts_before_next_tier returns a bool"
+    tiers = plan.tier(rows)
     assert len(tiers) == len(rows), f"{name}: tier returns a value per row"
     some = sorted(random.sample(range(len(rows)), 1 + len(rows) // 2))
     ranks = [
         np.unique(found, return_inverse=True)[1].tolist()
-        for found in (tiers[some], case.plugin.tier(state, rows[some]))
+        for found in (tiers[some], plan.tier(rows[some]))
     ]
     assert ranks[0] == ranks[1], f"{name}: the order of tiers does not depend on other rows"
 

@@ -11,25 +11,18 @@ import numpy as np
 from holdfast.api.pod import Pod, ResourceRequirements
 from holdfast.columns.pod_info import PodInfo
 from holdfast.engine.rejections import reject_all_nodes
+from holdfast.framework.declarations import declaration_fault
+from holdfast.framework.former_contract import FormerPlugin
 from holdfast.framework.plugin import (
     AnyRows,
     ClusterEvent,
-    EventKeysPlugin,
-    NormalizeByRangePlugin,
-    NormalizeScorePlugin,
-    OutsideSpecKeyPlugin,
     Plugin,
-    PostFilterPlugin,
     PostFilterResult,
-    PreScorePlugin,
-    QueueingHintPlugin,
     QueueingStrategy,
     RawScores,
     Scope,
-    ScorePlugin,
-    implements,
 )
-from holdfast.framework.traits import declaration_fault
+from holdfast.framework.points import overrides
 from holdfast.framework.view import View
 from holdfast.testing.builders import a_reservation, typed
 from holdfast.testing.plugin_laws import Case, prepare_case
@@ -45,9 +38,9 @@ _EVENTS_OF_CLASSIC = {
 def check_declaration(plugin: Plugin) -> None:
     """A plugin has a name, traits and no misplaced or renamed declarations."""
     assert isinstance(plugin.name, str) and plugin.name, "a plugin has a name"
-    fault = declaration_fault(plugin)
+    fault = declaration_fault(plugin) if not isinstance(plugin, FormerPlugin) else ""
     assert not fault, f"{plugin.name}: {fault}"
-    asked = plugin.traits.reads_outside_spec or not implements(plugin, OutsideSpecKeyPlugin)
+    asked = plugin.traits.reads_outside_spec or not overrides(plugin, Plugin.key_outside_spec)
     law = "key_outside_spec is called only for a plugin with reads_outside_spec"
     assert asked, f"{plugin.name}: {law}"
 
@@ -65,7 +58,7 @@ def check_reads(case: Case) -> None:
         return  # an ephemeral volume is the pod's own
     if not traits.reads_outside_spec:
         assert _same_reads(case, other), f"{plugin.name}: reads uses the spec only"
-    elif implements(plugin, OutsideSpecKeyPlugin):
+    else:
         one, two = [plugin.key_outside_spec(f, _plain_view(case, f)) for f in (case.pod, other)]
         different = one != two or _same_reads(case, other)
         assert different, (
@@ -102,14 +95,14 @@ def _of_equal_spec(pod: Pod) -> Pod:
 
 
 def check_comparable(case: Case) -> None:
-    """``comparable_states``: states can be compared, and equal ones are interchangeable."""
-    if not case.plugin.traits.comparable_states:
+    """``comparable_plans``: plans can be compared, and equal ones are interchangeable."""
+    if not case.plugin.traits.comparable_plans:
         return
     again = prepare_case(case.plugin, case.world, case.pod.pod)
     try:
-        bool(case.outcome.state == again.outcome.state)
+        bool(case.plan == again.plan)
     except ValueError as ambiguous:
-        raise AssertionError(f"{case.plugin.name}: states are comparable") from ambiguous
+        raise AssertionError(f"{case.plugin.name}: plans are comparable") from ambiguous
 
 
 def check_scores(case: Case, random: Random) -> None:
@@ -130,12 +123,12 @@ def check_scores(case: Case, random: Random) -> None:
 def check_pre_score(case: Case) -> None:
     """``pre_score`` without ``score``: of scope CLUSTER, and without effect on verdicts."""
     plugin, rows = case.plugin, case.rows
-    if not implements(plugin, PreScorePlugin) or implements(plugin, ScorePlugin):
+    if not case.outcome.methods.pre_scores or case.outcome.methods.scores:
         return
     law = "pre_score without score has the scope CLUSTER"
     assert plugin.traits.scope is Scope.CLUSTER, f"{plugin.name}: {law}"
     before = case.verdicts(rows) if case.outcome.filters else None
-    plugin.pre_score(case.outcome.state, rows)
+    case.plan.pre_score(rows)
     if before is not None:
         same = (case.verdicts(rows) == before).all()
         assert same, f"{plugin.name}: pre_score changes no verdict"
@@ -143,18 +136,18 @@ def check_pre_score(case: Case) -> None:
 
 def _normalized(case: Case, rows: AnyRows) -> RawScores | None:
     """Return the normalized scores of these rows, or None if the plugin skips."""
-    plugin, state = case.plugin, case.outcome.state
-    if implements(plugin, PreScorePlugin) and case.plugin.pre_score(state, rows) is not None:
+    plan, methods = case.plan, case.outcome.methods
+    if plan.pre_score(rows) is not None:
         return None
     raw = case.scores(rows)
-    if implements(plugin, NormalizeScorePlugin):
-        return case.plugin.normalize_score(state, rows, raw.copy())
-    if implements(plugin, NormalizeByRangePlugin):
+    if methods.normalizes:
+        return plan.normalize_score(rows, raw.copy())
+    if methods.normalizes_by_range:
         low, high = float(raw.min()), float(raw.max())
-        final: RawScores = plugin.normalize_by_range(state, raw.copy(), low, high)
-        single = [plugin.normalize_by_range(state, float(one), low, high) for one in raw]
+        final: RawScores = plan.normalize_by_range(raw.copy(), low, high)
+        single = [plan.normalize_by_range(float(one), low, high) for one in raw]
         assert (final == single).all(), (
-            f"{plugin.name}: normalize_by_range treats each row by itself"
+            f"{case.plugin.name}: normalize_by_range treats each row by itself"
         )
         return final
     return raw
@@ -162,7 +155,7 @@ def _normalized(case: Case, rows: AnyRows) -> RawScores | None:
 
 def check_hints(plugin: Plugin, cluster: RandomCluster, pod: Any) -> None:
     """``queueing_hint`` returns a bool or strategy for every event; pods have the event's keys."""
-    if not implements(plugin, QueueingHintPlugin):
+    if not overrides(plugin, Plugin.queueing_hint):
         return
     pod_info = cluster.world.pod_info(pod)
     view = View(cluster.world, pod_info, 0.0)
@@ -183,29 +176,29 @@ def check_hints(plugin: Plugin, cluster: RandomCluster, pod: Any) -> None:
         result = hint(event, pod_info, view)
         law = f"{plugin.name}: queueing_hint returns a bool or a strategy for {event}"
         assert isinstance(result, bool | QueueingStrategy), law
-        if result and implements(plugin, EventKeysPlugin) and plugin.traits.registers(event):
+        if result and plugin.traits.registers(event):
             keys = plugin.event_keys(event)
             found = keys is None or not set(keys).isdisjoint(plugin.pod_keys(pod_info))
             assert found, f"{plugin.name}: a pod that an event helps has a key of {event}"
 
 
 def check_post_filter(case: Case) -> None:
-    """``post_filter`` returns a result, with ``post_filter_without_state`` also without a state.
+    """``post_filter`` returns a result, with ``post_filter_without_plan`` also without a plan.
 
     Equal seeds give equal results.
     """
     plugin = case.plugin
-    if not implements(plugin, PostFilterPlugin):
+    if not overrides(plugin, Plugin.post_filter):
         return
     view = View(case.world, case.pod, 0.0)
     rejection = reject_all_nodes(view, [case.outcome])
-    states = [rejection.states.get(plugin.name)]
-    states += [None] if plugin.traits.post_filter_without_state else []
-    for state in states:
+    plans = [rejection.plans]
+    plans += [{}] if plugin.traits.post_filter_without_plan else []
+    for rejection.plans in plans:
         results = []
         for _ in range(2):
             rejection.rng = np.random.default_rng(7)
-            results.append(plugin.post_filter(state, rejection, view))
+            results.append(plugin.post_filter(rejection, view))
         result = results[0]
         law = f"{plugin.name}: post_filter returns a PostFilterResult with its own name"
         assert isinstance(result, PostFilterResult) and result.plugin == plugin.name, law

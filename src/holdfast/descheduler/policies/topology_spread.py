@@ -9,7 +9,8 @@ from holdfast.configuration.problems import Problems
 from holdfast.descheduler.policies.pod_selection import ALWAYS_FITS, PolicyArgs, SelectingArgs
 from holdfast.descheduler.policies.policy import CandidatePod
 from holdfast.descheduler.policies.violations import ViolationPolicy
-from holdfast.framework.plugin import PodChange, PreFilterState
+from holdfast.framework.former_contract import PreFilterState
+from holdfast.framework.plugin import PodChange
 from holdfast.plugins.pod_topology_spread import PodTopologySpread
 from holdfast.plugins.pod_topology_spread.plugin import SpreadState
 

@@ -13,7 +13,8 @@ from holdfast.descheduler.policies.pod_selection import PolicyArgs, SelectingArg
 from holdfast.descheduler.policies.policy import CandidatePod, Candidates, Policy, in_order
 from holdfast.descheduler.simulation import STEP, Simulation
 from holdfast.errors import BadRequest
-from holdfast.framework.plugin import PodChange, PreFilterState
+from holdfast.framework.former_contract import PreFilterState
+from holdfast.framework.plugin import PodChange
 from holdfast.plugins.inter_pod_affinity import InterPodAffinity
 from holdfast.plugins.inter_pod_affinity.plugin import ANTI_AFFINITY, EXISTING_ANTI_AFFINITY
 

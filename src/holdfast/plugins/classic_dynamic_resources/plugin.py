@@ -59,7 +59,7 @@ class ClassicDynamicResources:
     name: ClassVar[str] = "ClassicDynamicResources"
     traits: ClassVar[Traits] = Traits(
         scope=Scope.CLUSTER,
-        post_filter_without_state=True,
+        post_filter_without_plan=True,
         events_to_register={
             hints.CLAIM: ("Add", "Update"),
             hints.CLASS: ("Add", "Update"),

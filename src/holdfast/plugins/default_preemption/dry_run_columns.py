@@ -20,7 +20,7 @@ from holdfast.columns.request_fit import SomeRows
 from holdfast.engine.disruption_budgets import BudgetStatus, DisruptionBudgets
 from holdfast.engine.preemption import SHIFT, cost_of
 from holdfast.framework.plugin import Candidate, RequiredResources
-from holdfast.framework.preemption_support import PodLimit
+from holdfast.framework.preemption_rules import PodLimit
 from holdfast.framework.world import World
 from holdfast.plugins.default_preemption.ranking import NOT_A_CANDIDATE, CostColumns
 from holdfast.plugins.default_preemption.requirements import MAX_BITS, Requirements

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
 from holdfast.api.field_errors import invalid
 from holdfast.columns.pod_info import PodInfo
 from holdfast.engine.lazy_sequence import LazySequence
-from holdfast.engine.nominated_pods import FilterPair
 from holdfast.engine.preemption import (
     VICTIM_TERMINATING,
     cost_of,
@@ -24,9 +23,10 @@ from holdfast.framework.plugin import (
     Candidate,
     ClusterEvent,
     Code,
+    FilterPair,
+    Plugin,
     PostFilterResult,
     Reject,
-    State,
     Traits,
 )
 from holdfast.framework.rejection import Rejection, fit_error_message
@@ -47,11 +47,11 @@ class PreemptionArgs(PluginArgs, frozen=True):
     min_candidate_nodes_absolute: int = 100
 
 
-class DefaultPreemption:
+class DefaultPreemption(Plugin):
     """Nominate the node with the cheapest victims, and name the victims."""
 
-    name: ClassVar[str] = NAME
-    traits: ClassVar[Traits] = Traits(events_to_register={"Pod": ("Delete",)})
+    name = NAME
+    traits = Traits(events_to_register={"Pod": ("Delete",)})
 
     def __init__(self, args: Mapping[str, Any]) -> None:
         wrong = Arguments(self.name)
@@ -83,7 +83,7 @@ class DefaultPreemption:
         """Rank the pods of all nodes and read what the dry runs count, in short steps."""
         return read_pods_in_steps(filters, view)
 
-    def post_filter(self, _state: State, rejection: Rejection, view: View) -> PostFilterResult:
+    def post_filter(self, rejection: Rejection, view: View) -> PostFilterResult:
         """Find the best candidate over all nodes; the scheduler evicts the victims."""
         pod = view.pod
         refusal = self._not_eligible(pod, rejection, view)

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from holdfast.engine.nominated_pods import FilterPair, nominated_in_sets
+from holdfast.engine.nominated_pods import nominated_in_sets
 from holdfast.engine.preemption import protection_by
-from holdfast.framework.plugin import PodLimit
+from holdfast.framework.plugin import FilterPair, PodLimit
 from holdfast.framework.view import View
 from holdfast.plugins.default_preemption.dry_run_columns import dry_run_cache_of
 from holdfast.plugins.default_preemption.requirements import CollectedLimits, requiring_resources
@@ -19,7 +19,7 @@ from holdfast.plugins.default_preemption.victims import protected_pods
 
 def read_pods_in_steps(filters: Sequence[FilterPair], view: View) -> Iterator[None]:
     """Rank the pods and read their values, with pauses in which the world may change."""
-    resources, limits = _what_counts(filters, view)  # the states may be outdated after a pause
+    resources, limits = _what_counts(filters, view)  # the plans may be outdated after a pause
     ranked = yield from view.nodes.ranked_pods_in_steps()
     yield from dry_run_cache_of(view.world).budgets.read_in_steps(ranked)
     protected = protection_by(filters, view.pod)
@@ -40,7 +40,6 @@ def _what_counts(
     found = requiring_resources(filters)
     if found is None:
         return (), ()
-    plugin, state = found
     in_sets = nominated_in_sets(filters, view.world, view.pod)
-    resources = [resource for resource, _ in plugin.required_resources(state).amounts]
+    resources = [resource for resource, _ in found[1].amounts]
     return resources, CollectedLimits(filters, in_sets).limits

@@ -17,19 +17,10 @@ from holdfast.columns.pod_info import PodInfo
 from holdfast.columns.pod_values import PodValues
 from holdfast.columns.ranked_pods import RankedPods
 from holdfast.columns.request_fit import ENOUGH, RequestFit, SomeRows, short_bits, short_bits_at
-from holdfast.engine.nominated_pods import FilterPair, NominatedInSets
-from holdfast.framework.plugin import (
-    PodLimit,
-    PodLimits,
-    PodLimitsInSetsPlugin,
-    PodLimitsPlugin,
-    RequiredResources,
-    RequiredResourcesPlugin,
-    RowSetsPlugin,
-    State,
-    implements,
-)
-from holdfast.framework.preemption_support import NEVER
+from holdfast.engine.nominated_pods import NominatedInSets, has_row_sets
+from holdfast.framework.plan import NodeFilter
+from holdfast.framework.plugin import FilterPair, PodLimit, PodLimits, RequiredResources
+from holdfast.framework.preemption_rules import NEVER, rules_of
 from holdfast.framework.world import World
 from holdfast.plugins.default_preemption.victims import Balance
 
@@ -179,7 +170,7 @@ class Requirements:
 
 
 class CollectedLimits:
-    """The limits of all filter plugins; ``ranges`` has the range of each plugin's limits, by name.
+    """The limits of all filter plugins; ``ranges`` has the range of each plan's limits, by its id.
 
     The limits say nothing about ``unknown_rows``. ``incomplete_for`` tells whether they are too
     weak on a row to which a pod is nominated.
@@ -189,24 +180,26 @@ class CollectedLimits:
         self, filters: Iterable[FilterPair], in_sets: NominatedInSets | None = None
     ) -> None:
         self.limits: tuple[PodLimit, ...] = ()
-        self.ranges: dict[str, tuple[int, int]] = {}
+        self.ranges: dict[int, tuple[int, int]] = {}
         self.unknown_rows: list[NDArray[np.bool_]] = []
         self.incomplete_for: list[Callable[[PodInfo], bool]] = []
-        for plugin, state in filters:
-            if implements(plugin, RequiredResourcesPlugin):
+        for _, plan in filters:
+            rules = rules_of(plan)
+            if rules.required_resources() is not None:
                 continue
-            if in_sets is not None and implements(plugin, RowSetsPlugin):
-                if implements(plugin, PodLimitsInSetsPlugin):
-                    self._add(plugin.name, plugin.pod_limits_in_sets(state, in_sets.change))
-            elif implements(plugin, PodLimitsPlugin):
-                self._add(plugin.name, plugin.pod_limits(state))
+            if in_sets is not None and has_row_sets(plan):
+                self._add(plan, rules.pod_limits_in_sets(in_sets.change))
+            else:
+                self._add(plan, rules.pod_limits())
 
-    def _add(self, name: str, more: PodLimits) -> None:
+    def _add(self, plan: NodeFilter, more: PodLimits | None) -> None:
+        if more is None:
+            return
         begin, end = len(self.limits), len(self.limits) + len(more.limits)
         if end > _MAX_LIMITS:
             return
         self.limits += more.limits
-        self.ranges[name] = (begin, end)
+        self.ranges[id(plan)] = (begin, end)
         if more.unknown_rows is not None:
             self.unknown_rows.append(more.unknown_rows)
         if more.incomplete_for is not None:
@@ -215,9 +208,10 @@ class CollectedLimits:
 
 def requiring_resources(
     filters: Iterable[FilterPair],
-) -> tuple[RequiredResourcesPlugin, State] | None:
-    """Return the filter that requires resources, if there is one."""
-    for plugin, state in filters:
-        if implements(plugin, RequiredResourcesPlugin):
-            return plugin, state
+) -> tuple[NodeFilter, RequiredResources] | None:
+    """Return the filter that requires resources, and which, if there is one."""
+    for _, plan in filters:
+        needs = rules_of(plan).required_resources()
+        if needs is not None:
+            return plan, needs
     return None

@@ -15,23 +15,21 @@ from collections.abc import Iterable, Iterator, Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.engine.nominated_pods import nominated_in_sets
+from holdfast.engine.nominated_pods import has_row_sets, nominated_in_sets
 from holdfast.engine.preemption import LOWEST_COST, PreemptionCost, cost_of, protection_of
 from holdfast.engine.tiers import row_tiers
 from holdfast.framework.extender import EXTENDER
 from holdfast.framework.plugin import (
     Candidate,
     Code,
-    DependsOnPodsPlugin,
-    FilterPlugin,
-    Plugin,
+    NodeFilter,
+    PreemptionRules,
     RequiredResources,
     Rows,
-    RowSetsPlugin,
     Scope,
-    State,
-    implements,
 )
+from holdfast.framework.points import overrides
+from holdfast.framework.preemption_rules import rules_of
 from holdfast.framework.rejection import Rejection, Status
 from holdfast.framework.view import View
 from holdfast.plugins.default_preemption.dry_run_columns import DryRunColumns, dry_run_cache_of
@@ -69,17 +67,17 @@ class CandidateSearch:
         )
         self._filters = DryRunFilters(view, self._context)
         self._outcomes: dict[int, Candidate | Status] = {}
-        self._resource_filter = requiring_resources(rejection.filters)
+        requiring = requiring_resources(rejection.filters)
+        self._resource_plan: NodeFilter | None = None
         self._needs: RequiredResources | None = None
         self._columns: DryRunColumns | None = None
         self._limits = CollectedLimits(
-            rejection.filters if self._resource_filter is not None else (), self._context.in_sets
+            () if requiring is None else rejection.filters, self._context.in_sets
         )
-        if self._resource_filter is not None:
-            plugin, state = self._resource_filter
-            self._needs = plugin.required_resources(state)
+        if requiring is not None:
+            self._resource_plan, self._needs = requiring
             self._columns = dry_run_cache.of(view.pod.priority, self._needs, self._limits.limits)
-        self._others = [pair for pair in rejection.filters if not self._in_columns(pair[0])]
+        self._others = [plan for _, plan in rejection.filters if not self._in_columns(plan)]
         self._without_bound = self._rows_without_bound()
         self._inexact = self._find_inexact()
         self._fits: Bools | None = None
@@ -180,14 +178,14 @@ class CandidateSearch:
             rejection = self._rejection
             # A row passed all filters before the one that rejected it.
             begin = 0 if rejection.statuses else min(rejection.rejecting_filters or (0,))
-            for index, (plugin, state) in enumerate(rejection.filters):
-                in_sets = self._filters.in_sets(plugin)
-                if (index >= begin or in_sets is not None) and not self._in_columns(plugin):
+            for index, (_, plan) in enumerate(rejection.filters):
+                in_sets = self._filters.in_sets(plan)
+                if (index >= begin or in_sets is not None) and not self._in_columns(plan):
                     # A row that passed this filter may fail with the pods nominated to its sets.
                     asked = fits if in_sets is not None else fits & (rejection.plugin_of <= index)
                     rows = asked.nonzero()[0]
                     if len(rows):
-                        fits[rows] = self._filters.verdicts(plugin, state, rows) == 0
+                        fits[rows] = self._filters.verdicts(plan, rows) == 0
             self._fits = fits
         return self._fits
 
@@ -199,9 +197,7 @@ class CandidateSearch:
             return False
         if self._inexact is not None and self._inexact[row]:
             return False
-        return all(
-            [not self._filters.verdict(plugin, state, row) for plugin, state in self._others]
-        )
+        return all([not self._filters.verdict(plan, row) for plan in self._others])
 
     def _count_exact_reasons(
         self, columns: DryRunColumns, counts: Counter[str], errors: list[str]
@@ -210,43 +206,38 @@ class CandidateSearch:
         alone = left & (columns.lower[: self._size] == 0)
         counts[NO_VICTIMS] += int(np.count_nonzero(alone))
         left &= ~alone
-        for plugin, state in self._rejection.filters:
+        for plugin, plan in self._rejection.filters:
             rows = left.nonzero()[0]
-            if self._in_columns(plugin):
-                short = columns.short[rows] & self._bits(columns, plugin)
+            if self._in_columns(plan):
+                short = columns.short[rows] & self._bits(columns, plan)
                 verdicts = (short != 0).astype(np.int8)
-                counts.update(self._shortages(plugin, state, rows[short != 0], short[short != 0]))
+                counts.update(self._shortages(plan, rows[short != 0], short[short != 0]))
             else:
-                verdicts = self._filters.verdicts(plugin, state, rows)
+                verdicts = self._filters.verdicts(plan, rows)
                 failing = verdicts == Code.ERROR
-                counts.update(
-                    self._filters.count_reasons(plugin, state, rows[(verdicts != 0) & ~failing])
-                )
+                counts.update(self._filters.count_reasons(plan, rows[(verdicts != 0) & ~failing]))
                 errors += (
-                    _failure(plugin.name, plugin.reasons(state, row))
-                    for row in rows[failing].tolist()
+                    _failure(plugin.name, plan.reasons(row)) for row in rows[failing].tolist()
                 )
             left[rows[verdicts != 0]] = False
 
-    def _shortages(
-        self, plugin: FilterPlugin, state: State, rows: Rows, short: NDArray[np.int64]
-    ) -> Counter[str]:
+    def _shortages(self, plan: NodeFilter, rows: Rows, short: NDArray[np.int64]) -> Counter[str]:
         """Count the reasons of rows that are short even without lower-priority pods."""
         counts: Counter[str] = Counter()
         patterns = short
-        if implements(plugin, RowSetsPlugin):
-            patterns = rows_by_reasons(plugin, state, rows)
+        if has_row_sets(plan):
+            patterns = rows_by_reasons(plan, rows)
         for pattern in sorted(set(patterns.tolist())):
             alike = rows[patterns == pattern]
-            for reason in self._filters.reasons(plugin, state, int(alike[0])):
+            for reason in self._filters.reasons(plan, int(alike[0])):
                 counts[reason] += len(alike)
         return counts
 
-    def _bits(self, columns: DryRunColumns, plugin: Plugin) -> int:
+    def _bits(self, columns: DryRunColumns, plan: NodeFilter) -> int:
         """Return the bits of what may be short that belong to this filter."""
-        if self._is_resource_filter(plugin):
+        if plan is self._resource_plan:
             return columns.requirements.resource_bits()
-        return columns.requirements.limit_bits(*self._limits.ranges[plugin.name])
+        return columns.requirements.limit_bits(*self._limits.ranges[id(plan)])
 
     # --- rows that need a real dry run ----------------------------------------------------------
 
@@ -295,16 +286,17 @@ class CandidateSearch:
         found: list[Bools] = []
         nominations, priority = self._view.world.nominations, self._view.pod.priority
         nominated: list[Rows | list[int]] = []
-        for plugin, state in self._rejection.filters:
-            if plugin.traits.scope is Scope.NODE or self._is_limited(plugin):
+        for plugin, plan in self._rejection.filters:
+            if plugin.traits.scope is Scope.NODE or id(plan) in self._limits.ranges:
                 continue
-            if implements(plugin, DependsOnPodsPlugin):
-                depending = plugin.depends_on_pods(state)
-                if depending is not None:
+            is_resource_plan = plan is self._resource_plan
+            if not is_resource_plan or overrides(plan, PreemptionRules.depends_on_pods):
+                depending = rules_of(plan).depends_on_pods()
+                if isinstance(depending, np.ndarray):
                     found.append(depending[: self._size])
-            elif not self._is_resource_filter(plugin):
-                found.append(np.ones(self._size, np.bool_))
-            if nominations and not self._is_resource_filter(plugin):
+                elif depending:
+                    found.append(np.ones(self._size, np.bool_))
+            if nominations and not is_resource_plan:
                 nominated.append(nominations.columns.rows())
         if nominations:
             of = nominations.columns.rows_of
@@ -334,15 +326,9 @@ class CandidateSearch:
             found = self._outcomes[row] = dry_run(self._context, row)
         return found
 
-    def _is_resource_filter(self, plugin: Plugin) -> bool:
-        return self._resource_filter is not None and plugin is self._resource_filter[0]
-
-    def _is_limited(self, plugin: Plugin) -> bool:
-        return plugin.name in self._limits.ranges
-
-    def _in_columns(self, plugin: Plugin) -> bool:
+    def _in_columns(self, plan: NodeFilter) -> bool:
         """Return whether the columns contain all of a filter's conditions."""
-        return self._is_resource_filter(plugin) or self._is_limited(plugin)
+        return plan is self._resource_plan or id(plan) in self._limits.ranges
 
 
 def _failure(plugin: str, reasons: Iterable[str]) -> str:

@@ -18,12 +18,11 @@ from numpy.typing import NDArray
 from holdfast.columns.pod_info import PodInfo
 from holdfast.engine.disruption_budgets import DisruptionBudgets
 from holdfast.engine.nominated_pods import (
-    FilterPair,
     NominatedInSets,
     run_filter_plugins_with_nominated_pods,
 )
 from holdfast.engine.preemption import importance_key
-from holdfast.framework.plugin import Candidate, Code, Scope
+from holdfast.framework.plugin import Candidate, Code, FilterPair, Scope
 from holdfast.framework.rejection import Status
 from holdfast.framework.view import View
 
@@ -64,9 +63,7 @@ class DryRunContext:
     def without_node_filters(self) -> DryRunContext:
         """Return the same without filters that depend on the node alone: eviction cannot help."""
         remaining = tuple(
-            (plugin, state)
-            for plugin, state in self.filters
-            if plugin.traits.scope is not Scope.NODE
+            (plugin, plan) for plugin, plan in self.filters if plugin.traits.scope is not Scope.NODE
         )
         return replace(self, filters=remaining)
 

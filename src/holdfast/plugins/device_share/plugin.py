@@ -32,7 +32,6 @@ from holdfast.framework.plugin import (
     Skip,
     Traits,
     Verdicts,
-    is_registered_for,
 )
 from holdfast.framework.values import positions_of, rows_at
 from holdfast.framework.view import View
@@ -65,7 +64,7 @@ class DeviceShare:
             "Reservation": (),
         },
         reads_outside_spec=True,
-        comparable_states=True,
+        comparable_plans=True,
         accepts_slices=True,
     )
 
@@ -268,7 +267,7 @@ class DeviceShare:
 
     def queueing_hint(self, event: ClusterEvent, pod: PodInfo, view: View) -> bool:
         """Requeue when devices become free or change, or the pod's annotations do."""
-        return is_registered_for(self, event) and queueing_hints.helps(event, pod, view)
+        return self.traits.registers(event) and queueing_hints.helps(event, pod, view)
 
 
 def _found(state: DeviceState, placement: Placement) -> Found:

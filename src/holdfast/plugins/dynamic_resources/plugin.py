@@ -19,6 +19,7 @@ from holdfast.devices.claims import ClaimNotReady, claims_of_pod, has_room_for
 from holdfast.devices.errors import AllocationError, NotBindable
 from holdfast.devices.inventory import Inventory
 from holdfast.framework.arguments import Arguments, PluginArgs
+from holdfast.framework.former_contract import PreFilterState
 from holdfast.framework.plugin import (
     NO_CHANGE,
     ApiCalls,
@@ -28,7 +29,6 @@ from holdfast.framework.plugin import (
     PodChange,
     PostFilterResult,
     PreBindCalls,
-    PreFilterState,
     RawScores,
     Reject,
     Rows,

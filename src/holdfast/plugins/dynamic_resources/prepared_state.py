@@ -6,7 +6,7 @@ import msgspec
 
 from holdfast.columns.pod_info import PodInfo
 from holdfast.devices.row_table import NO_ROW
-from holdfast.framework.plugin import PreFilterState
+from holdfast.framework.former_contract import PreFilterState
 from holdfast.framework.view import View
 from holdfast.plugins.dynamic_resources.state import DynamicResourcesState
 

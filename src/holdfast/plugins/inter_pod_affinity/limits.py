@@ -12,7 +12,7 @@ from holdfast.columns.counters import PodSelectors
 from holdfast.columns.hidden_reserve_pods import AnyDomains
 from holdfast.columns.node_table import NodeTable
 from holdfast.columns.pod_info import PodInfo
-from holdfast.framework.preemption_support import ALWAYS, NEVER, PodLimit, PodLimits
+from holdfast.framework.preemption_rules import ALWAYS, NEVER, PodLimit, PodLimits
 from holdfast.plugins.inter_pod_affinity.state import (
     AffinityCount,
     AffinityState,

@@ -14,6 +14,7 @@ from holdfast.api.field_errors import invalid
 from holdfast.columns.node_labels import LabelColumn
 from holdfast.columns.pod_info import PodInfo
 from holdfast.framework.arguments import Arguments, PluginArgs
+from holdfast.framework.former_contract import PreFilterState
 from holdfast.framework.plugin import (
     NO_CHANGE,
     AnyRows,
@@ -21,7 +22,6 @@ from holdfast.framework.plugin import (
     Code,
     PodChange,
     PodLimits,
-    PreFilterState,
     RawScores,
     Reject,
     Rows,
@@ -68,7 +68,7 @@ class InterPodAffinity:
             "UnschedulablePod": ("Add", "UpdatePodLabel", "Delete"),
         },
         ignores_requests=True,
-        comparable_states=True,
+        comparable_plans=True,
         accepts_slices=True,
         bounded_scores=True,
     )

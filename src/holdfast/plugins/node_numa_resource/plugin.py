@@ -35,7 +35,6 @@ from holdfast.framework.plugin import (
     Skip,
     Traits,
     Verdicts,
-    is_registered_for,
 )
 from holdfast.framework.view import View
 from holdfast.numa.ledger import EPOCH
@@ -269,7 +268,7 @@ class NodeNUMAResource:
             return event.is_for_pod(pod)
         if event.resource == "AssignedPod" and not view.world.numa.concerns_all_pods:
             return event.old is not None and may_have_held(event.old)
-        return is_registered_for(self, event)
+        return self.traits.registers(event)
 
 
 def options_of(args: NodeNUMAResourceArgs) -> NumaOptions:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from holdfast.columns.node_table import NodeTable
 from holdfast.columns.pod_info import PodInfo
-from holdfast.framework.preemption_support import ALWAYS, NEVER, PodLimit, PodLimits
+from holdfast.framework.preemption_rules import ALWAYS, NEVER, PodLimit, PodLimits
 from holdfast.plugins.pod_topology_spread.constraint_counts import ConstraintCounts
 
 

@@ -17,6 +17,7 @@ from holdfast.columns.counters import PodSelectors
 from holdfast.columns.node_table import NodeTable
 from holdfast.columns.pod_info import PodInfo
 from holdfast.errors import BadRequest, Invalid
+from holdfast.framework.former_contract import PreFilterState
 from holdfast.framework.plugin import (
     NO_CHANGE,
     AnyRows,
@@ -24,7 +25,6 @@ from holdfast.framework.plugin import (
     Code,
     PodChange,
     PodLimits,
-    PreFilterState,
     RawScores,
     Reject,
     Rows,
@@ -84,7 +84,7 @@ class PodTopologySpread:
         },
         reads_outside_spec=True,  # Services and the pod's owner decide the default selector
         ignores_requests=True,
-        comparable_states=True,
+        comparable_plans=True,
         accepts_slices=True,
         bounded_scores=True,
     )

@@ -112,7 +112,7 @@ def reasons_by_row(rejection: Rejection, rows: Iterable[int]) -> dict[int, tuple
             reasons[row] = rejection.reasons(row)
     if not ours:
         return reasons
-    state = rejection.states["Reservation"]
+    state = getattr(rejection.plans["Reservation"], "state", None)
     assert isinstance(state, OwnerState), "only owners are refused by reservations"
     return reasons | reasons_of_matched_rows(state, np.array(ours, np.intp))
 

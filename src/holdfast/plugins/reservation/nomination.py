@@ -60,7 +60,7 @@ def choose(
 
     def rank(info: ReservationInfo) -> tuple[int, float, float, str, str]:
         label, created, name, uid = info.nomination_order
-        score = 0.0 if info.order else -found.rank(info.slot)
+        score = 0.0 if info.order else -found.scores[info.slot]
         return (label, score, created, name, uid)
 
     chosen = min(serving, key=rank) if len(serving) > 1 else serving[0]

@@ -316,11 +316,8 @@ def reservation_scores(state: OwnerState, found: OwnerFit) -> Ints:
 
 
 def row_scores(state: OwnerState, found: OwnerFit) -> Ints:
-    """Score each matched row by its best reservation, with what other plugins add; 0 without."""
+    """Score each matched row by its best reservation; 0 without."""
     first, own = state.match.first, np.where(found.serves, reservation_scores(state, found), 0)
-    if state.options is not None and state.options.scored:
-        ranks = np.where(found.serves, own + state.options.scores(state.match.slots), -np.inf)
-        own = np.where(ranks == np.maximum.reduceat(ranks, first)[state.match.at], own, 0)
     best: Ints = np.maximum.reduceat(own, first)
     return best
 

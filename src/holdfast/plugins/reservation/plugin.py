@@ -22,6 +22,7 @@ from holdfast.capacity.reserved_resources import NOTHING_FREED, freed_capacity
 from holdfast.columns.pod_info import PodInfo
 from holdfast.columns.selection import required_selected
 from holdfast.errors import BadRequest
+from holdfast.framework.former_contract import PreFilterResult, PreFilterState
 from holdfast.framework.plugin import (
     NO_CHANGE,
     AnyRows,
@@ -32,8 +33,6 @@ from holdfast.framework.plugin import (
     Placement,
     PodChange,
     PostFilterResult,
-    PreFilterResult,
-    PreFilterState,
     RawScores,
     Reject,
     Rows,
@@ -41,7 +40,6 @@ from holdfast.framework.plugin import (
     Skip,
     Traits,
     Verdicts,
-    is_registered_for,
 )
 from holdfast.framework.rejection import Rejection
 from holdfast.framework.reservation_options import ReservationOptions
@@ -93,10 +91,10 @@ class ReservationPlugin:
             "Reservation": (),
         },
         reads_outside_spec=True,
-        comparable_states=True,
+        comparable_plans=True,
         accepts_slices=True,
         allocates_reservations=True,
-        post_filter_without_state=True,
+        post_filter_without_plan=True,
     )
 
     def __init__(self, args: Mapping[str, Any] | None = None) -> None:
@@ -366,7 +364,7 @@ class ReservationPlugin:
         if event.resource == "AssignedPod" and event.action in ("Add", "UpdatePodLabel"):
             config = self.args.pre_allocation_config
             return pre_allocation.may_be_pre_allocated(pod, event, view, config)
-        return is_registered_for(self, event)
+        return self.traits.registers(event)
 
 
 def _acting_pod(state: AnyState, placement: Placement) -> ReservationInfo | None:

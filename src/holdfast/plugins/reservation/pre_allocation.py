@@ -26,13 +26,13 @@ from holdfast.columns.interner import PODS
 from holdfast.columns.node_table import NodeTable
 from holdfast.columns.pod_info import PodInfo
 from holdfast.columns.request_fit import RequestFit, short_of
+from holdfast.framework.former_contract import PreFilterResult
 from holdfast.framework.plugin import (
     NO_CHANGE,
     AnyRows,
     ClusterEvent,
     Code,
     PodChange,
-    PreFilterResult,
     RawScores,
     Reject,
     Verdicts,

@@ -25,8 +25,6 @@ from holdfast.plugins.reservation.owner_fit import (
     without_waiting,
 )
 
-_NOTHING: Mapping[int, float] = {}
-
 
 class MatchedReservation(NamedTuple):
     """One matched reservation of a row, with what is constant for the pod."""
@@ -62,8 +60,6 @@ class RowFit(NamedTuple):
     """Whether one of them is matchable."""
     unresolvable: bool = False
     """Other plugins exclude every option of the row, whatever pods leave."""
-    added: Mapping[int, float] = _NOTHING
-    """What other plugins add to the scores, by slot."""
 
     def code(self, *, requires_reservation: bool) -> Code:
         """Return the verdict; if no required reservation is matchable, preemption cannot help."""
@@ -72,15 +68,9 @@ class RowFit(NamedTuple):
         taken = requires_reservation and not self.matchable
         return Code.UNRESOLVABLE if taken or self.unresolvable else Code.UNSCHEDULABLE
 
-    def rank(self, slot: int) -> float:
-        """Return the score of a reservation with what other plugins add."""
-        return self.scores[slot] + self.added.get(slot, 0.0)
-
     @property
     def score(self) -> int:
-        """The score of the row: that of the best reservation, by ``rank``; 0 without any."""
-        if self.added:
-            return self.scores[max(self.scores, key=lambda s: (self.rank(s), self.scores[s]))]
+        """The score of the row: that of the best reservation; 0 without any."""
         return max(self.scores.values(), default=0)
 
     @property
@@ -177,10 +167,6 @@ def _consider_options(
         for (info, fit), allowed in zip(found.fits, verdicts, strict=True)
     ]
     scores = {info.slot: found.scores[info.slot] for info, fit in fits if fit.serves}
-    added: Mapping[int, float] = _NOTHING
-    if options.scored and scores:
-        listed = np.array([*scores], np.intp)
-        added = dict(zip(scores, options.scores(listed).tolist(), strict=True))
     without = (
         0
         if scores or state.requires_reservation
@@ -190,9 +176,7 @@ def _consider_options(
     unresolvable = min(verdicts) == Code.UNRESOLVABLE and (
         state.requires_reservation or without == Code.UNRESOLVABLE
     )
-    return found._replace(
-        fits=fits, passes=bool(passing), scores=scores, unresolvable=unresolvable, added=added
-    )
+    return found._replace(fits=fits, passes=bool(passing), scores=scores, unresolvable=unresolvable)
 
 
 def reservation_score(

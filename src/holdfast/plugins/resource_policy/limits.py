@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from holdfast.columns.pod_info import PodInfo
 from holdfast.framework.plugin import PodChange, PodLimit, PodLimits
-from holdfast.framework.preemption_support import ALWAYS, NEVER
+from holdfast.framework.preemption_rules import ALWAYS, NEVER
 from holdfast.plugins.resource_policy.state import PolicyState, UnitStates
 
 

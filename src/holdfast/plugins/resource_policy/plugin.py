@@ -33,7 +33,6 @@ from holdfast.framework.plugin import (
     Skip,
     Traits,
     Verdicts,
-    is_registered_for,
 )
 from holdfast.framework.view import View
 from holdfast.framework.world import World
@@ -286,7 +285,7 @@ class ResourcePolicyPlugin:
             return hints.policy_may_help(event, pod)
         if event.resource == "UnschedulablePod":
             return hints.own_update_may_help(event, pod, policies.in_namespace(pod.namespace))
-        if event.resource not in ("Node", "AssignedPod") or not is_registered_for(self, event):
+        if event.resource not in ("Node", "AssignedPod") or not self.traits.registers(event):
             return False
         found = policies.governing(pod)
         if len(found) != 1 or self._missing_keys(found[0], pod):

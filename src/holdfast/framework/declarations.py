@@ -1,0 +1,122 @@
+"""Find what is wrong with a plugin class before it runs: methods that nothing would ever call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import fields
+from typing import Any
+
+from holdfast.framework.plan import NodeFilter, NodeScorer, PodPlan, Reserver, Tiers
+from holdfast.framework.plugin import Plugin
+from holdfast.framework.points import overrides
+from holdfast.framework.preemption_rules import PreemptionRules
+from holdfast.framework.reservation_options import ReservationAllocator, ReservationFilter
+from holdfast.framework.traits import Scope, Traits
+
+TRAIT_NAMES = tuple(field.name for field in fields(Traits))
+_PLANS = (
+    NodeFilter, NodeScorer, Tiers, PreemptionRules, Reserver, ReservationFilter,
+    ReservationAllocator,
+)  # fmt: skip
+_PLAN_METHODS = {
+    name: plan
+    for plan in reversed(_PLANS)
+    for name, member in vars(plan).items()
+    if callable(member) and not name.startswith("_")
+}
+"""The class of plans to which each method belongs."""
+_TOGETHER: tuple[tuple[Callable[..., Any], Callable[..., Any]], ...] = (
+    (Reserver.reserve, Reserver.unreserve),
+    (Reserver.unreserve, Reserver.reserve),
+    (Reserver.pre_bind, Reserver.undo_pre_bind),
+    (Reserver.undo_pre_bind, Reserver.pre_bind),
+    (Plugin.event_keys, Plugin.pod_keys),
+)
+"""Methods that are nothing without another one."""
+
+
+def declaration_fault(plugin: object) -> str:
+    """Return what is wrong with a plugin's declarations, or ""."""
+    return next(_faults(plugin), "")
+
+
+def _faults(plugin: object) -> Iterator[str]:
+    kind = type(plugin).__name__
+    hint = "(from holdfast.framework.plugin import Traits)"
+    misplaced = [name for name in TRAIT_NAMES if hasattr(plugin, name)]
+    if misplaced:
+        fixed = ", ".join(f"{name}=..." for name in misplaced)
+        yield (
+            f"class {kind} sets {', '.join(misplaced)}, which has no effect: write "
+            f"`traits = Traits({fixed})` instead {hint}"
+        )
+    if not isinstance(plugin, Plugin):
+        yield (
+            f"class {kind} is no plugin: derive it from Plugin "
+            "(from holdfast.framework.plugin import Plugin)"
+        )
+        return
+    if not isinstance(plugin.traits, Traits):
+        yield f"class {kind} has no traits: write `traits = Traits()` in it {hint}"
+    if not isinstance(plugin, PodPlan):
+        for name, plan in _PLAN_METHODS.items():
+            if callable(getattr(plugin, name, None)):
+                yield (
+                    f"class {kind} has a method {name}, which is never called: write it in a class "
+                    f"derived from {plan.__name__}, which pre_filter returns"
+                )
+    yield from _point_faults(plugin, kind)
+    for plan_class in plugin.plan_classes:
+        yield from _plan_faults(plan_class)
+
+
+def _point_faults(plugin: Plugin, kind: str) -> Iterator[str]:
+    if overrides(plugin, Plugin.pre_filter):
+        if not plugin.plan_classes:
+            yield (
+                f"class {kind} has pre_filter: name the classes of what it returns, "
+                "`plan_classes = (MyPlan,)`"
+            )
+        if plugin.traits.scope is not Scope.CLUSTER and not overrides(plugin, Plugin.reads):
+            yield (
+                f"class {kind} has no method reads: its scope is not CLUSTER, so results are "
+                "cached by what reads returns"
+            )
+    elif plugin.plan_classes:
+        yield f"class {kind} has no pre_filter, so nothing returns its plan"
+    if plugin.traits.scope is Scope.CLUSTER and any(
+        issubclass(plan, ReservationFilter) for plan in plugin.plan_classes
+    ):
+        yield (
+            f"class {kind} filters reservations, whose results are part of a cached plan: its "
+            "scope must not be CLUSTER"
+        )
+    yield from _incomplete(type(plugin))
+
+
+def _plan_faults(plan: type) -> Iterator[str]:
+    kind = plan.__name__
+    if not issubclass(plan, _PLANS):
+        yield f"class {kind} is no plan: derive it from {', '.join(p.__name__ for p in _PLANS[:5])}"
+        return
+    if issubclass(plan, NodeFilter):
+        if not overrides(plan, NodeFilter.filter):
+            yield f"class {kind} is a NodeFilter without a method filter"
+        if not overrides(plan, NodeFilter.reasons) and not plan.reason:
+            yield f"class {kind} is a NodeFilter without `reason` or a method reasons"
+    elif issubclass(plan, PreemptionRules):
+        yield f"class {kind} has PreemptionRules, which are those of a NodeFilter: derive it from that"
+    if issubclass(plan, NodeScorer) and not (
+        overrides(plan, NodeScorer.score) or overrides(plan, NodeScorer.pre_score)
+    ):
+        yield f"class {kind} is a NodeScorer without a method score"
+    if issubclass(plan, Tiers) and not overrides(plan, Tiers.tier):
+        yield f"class {kind} has Tiers without a method tier"
+    yield from _incomplete(plan)
+
+
+def _incomplete(author: type) -> Iterator[str]:
+    kind = author.__name__
+    for method, other in _TOGETHER:
+        if overrides(author, method) and not overrides(author, other):
+            yield f"class {kind} has a method {method.__name__}, but not {other.__name__}"
