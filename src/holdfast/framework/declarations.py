@@ -105,7 +105,7 @@ def _plan_faults(plan: type) -> Iterator[str]:
         if not overrides(plan, NodeFilter.reasons) and not plan.reason:
             yield f"class {kind} is a NodeFilter without `reason` or a method reasons"
     elif issubclass(plan, PreemptionRules):
-        yield f"class {kind} has PreemptionRules, which are those of a NodeFilter: derive it from that"
+        yield f"class {kind} has PreemptionRules, but is no NodeFilter"
     if issubclass(plan, NodeScorer) and not (
         overrides(plan, NodeScorer.score) or overrides(plan, NodeScorer.pre_score)
     ):

@@ -6,7 +6,7 @@ goes when the last plugin is converted.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -52,11 +52,6 @@ class FormerPlan(PodPlan):
         return isinstance(other, FormerPlan) and bool(self.state == other.state)
 
     __hash__ = None  # type: ignore[assignment]
-
-    def prepare(self) -> Iterator[None]:
-        """Call ``prepare_filter``."""
-        found: Iterator[None] = self.former.prepare_filter(self.state)
-        return found
 
 
 class FormerPlugin(Plugin):
@@ -152,13 +147,15 @@ def _with_state(name: str) -> Method:
     return lambda self, *arguments: getattr(self.former, name)(self.state, *arguments)
 
 
-def _plan_class(former: type) -> type[FormerPlan]:
+def _plan_class(former: type) -> type[FormerPlan]:  # noqa: C901
     methods: dict[str, Any] = {}
     bases: dict[type, None] = {}
     for name, base in _OF_PLAN.items():
         if hasattr(former, name):
             methods[name] = _with_state(name)
             bases[base] = None
+    if hasattr(former, "prepare_filter"):
+        methods["prepare"] = lambda self: self.former.prepare_filter(self.state)
     if "filter" in methods:
         _add_filter_rows(former, methods)
     for name in ("preemption_refusal", "protected_victims"):

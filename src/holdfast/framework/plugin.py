@@ -142,8 +142,8 @@ class Plugin:
     ) -> bool | QueueingStrategy:
         """Return whether an event may make a pod schedulable that this plugin rejected.
 
-        It is called for the events in ``Traits.events_to_register``. Without this method every
-        event requeues the pod. True skips backoff if the plugin returned PENDING; a
+        It is called for the events in ``Traits.events_to_register``. Without this method each of
+        them requeues the pod. True skips backoff if the plugin returned PENDING; a
         QueueingStrategy decides itself.
         """
         return True

@@ -42,7 +42,7 @@ class Traits:
     epochs: tuple[str, ...] = ()
     """Epochs that cached results depend on, besides rows and ``layout``. Default: none."""
     events_to_register: Mapping[str, tuple[str, ...]] | None = None
-    """Events for which ``queueing_hint`` is called: actions by resource, () for all actions.
+    """Events that may help pods which the plugin rejected: actions by resource, () for all actions.
     Default: every event."""
     reads_outside_spec: bool = False
     """``reads`` uses more of a pod than its spec, namespace and visible labels. Default: no."""

@@ -23,7 +23,7 @@ class QueueingHints:
     """Runs the queueing hints of the plugins that rejected a pod.
 
     The hint of a plugin that registers for no events in particular runs for every event, and every
-    event helps the pods of a plugin without a hint. The same holds for the names in
+    event it registers for helps the pods of a plugin without a hint. The same holds for the names in
     ``without_hint``, which are not plugins.
     """
 
@@ -161,6 +161,6 @@ class QueueingHints:
                 name
                 for plugins in self._plugins.values()
                 for name, plugin in plugins.items()
-                if not overrides(plugin, Plugin.queueing_hint) or plugin.traits.registers(event)
+                if plugin.traits.registers(event)
             )
         return found
