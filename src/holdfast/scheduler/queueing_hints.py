@@ -23,8 +23,8 @@ class QueueingHints:
     """Runs the queueing hints of the plugins that rejected a pod.
 
     The hint of a plugin that registers for no events in particular runs for every event, and every
-    event it registers for helps the pods of a plugin without a hint. The same holds for the names in
-    ``without_hint``, which are not plugins.
+    event that a plugin without a hint registers for helps its pods. For the names in
+    ``without_hint``, which are not plugins, every event does.
     """
 
     def __init__(
