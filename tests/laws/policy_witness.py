@@ -1,15 +1,14 @@
 """A plugin that recounts at every placement, from what the scheduler's informers have received."""
 
 from holdfast.api.scheme import NODES, PODS, RESOURCE_POLICIES
-from holdfast.framework.plugin import Traits
+from holdfast.framework.plugin import Plugin, Reserver
 from laws.policy_recount import Recount, priority_of
 
 
-class Witness:
+class Witness(Plugin, Reserver):
     """Checks every placement when it is reserved; ``faults`` lists what is wrong."""
 
     name = "Witness"
-    traits = Traits()
 
     def __init__(self):
         self.cluster = None
@@ -18,7 +17,10 @@ class Witness:
         self._assumed = {}
         self._components = None
 
-    def reserve(self, _state, placement):
+    def pre_filter(self, pod, view):
+        return self
+
+    def reserve(self, placement):
         """Check a placement; the Reserve plugins of the scheduler have run before."""
         asking = placement.pod
         if asking.is_reserve_pod:
@@ -33,7 +35,7 @@ class Witness:
             self._check_tier(recount, asking.pod, node)
         self._assumed[asking.uid] = placement.node
 
-    def unreserve(self, _state, placement):
+    def unreserve(self, placement):
         """Forget a placement that was not carried out."""
         self._assumed.pop(placement.pod.uid, None)
 

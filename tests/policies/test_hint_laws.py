@@ -8,7 +8,7 @@ from random import Random
 
 import msgspec
 
-from holdfast.framework.plugin import ClusterEvent, is_registered_for
+from holdfast.framework.plugin import ClusterEvent
 from holdfast.framework.view import View
 from holdfast.framework.world import World
 from holdfast.plugins.resource_policy import ResourcePolicyPlugin
@@ -103,7 +103,7 @@ def check_hints(plugin, world, waiting, found, better, seen):
     helpful = [
         event
         for event in found
-        if is_registered_for(plugin, event) and plugin.queueing_hint(event, pod_info, view)
+        if plugin.traits.registers(event) and plugin.queueing_hint(event, pod_info, view)
     ]
     for event in helpful:
         seen[f"requeued {event.label}"] += 1
@@ -135,7 +135,7 @@ def hint(world, waiting, action, old=None, new=None, resource="AssignedPod"):
         world.delete(old)
     pod_info = world.pod_info(typed(waiting))
     event = ClusterEvent(resource, action, old, new)
-    assert is_registered_for(ResourcePolicyPlugin(), event)
+    assert ResourcePolicyPlugin().traits.registers(event)
     return ResourcePolicyPlugin().queueing_hint(event, pod_info, View(world, pod_info, 0.0))
 
 

@@ -62,4 +62,4 @@ def _prepare_filters(
     view = View(world, pod, now, reservations=cache.allocates_reservations)
     for outcome in cache.pod_class(pod, view).outcomes:
         if outcome.use.name in plugins and not outcome.skip and outcome.reject is None:
-            yield from outcome.plan.prepare()
+            yield from outcome.plan.prepare_rows()

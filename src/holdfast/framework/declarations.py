@@ -110,6 +110,11 @@ def _plan_faults(plan: type) -> Iterator[str]:
         overrides(plan, NodeScorer.score) or overrides(plan, NodeScorer.pre_score)
     ):
         yield f"class {kind} is a NodeScorer without a method score"
+    if issubclass(plan, Reserver) and not any(
+        overrides(plan, method)
+        for method in (Reserver.reserve, Reserver.pre_bind, Reserver.post_bind)
+    ):
+        yield f"class {kind} is a Reserver without reserve, pre_bind or post_bind"
     if issubclass(plan, Tiers) and not overrides(plan, Tiers.tier):
         yield f"class {kind} has Tiers without a method tier"
     yield from _incomplete(plan)

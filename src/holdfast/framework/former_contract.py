@@ -155,7 +155,7 @@ def _plan_class(former: type) -> type[FormerPlan]:  # noqa: C901
             methods[name] = _with_state(name)
             bases[base] = None
     if hasattr(former, "prepare_filter"):
-        methods["prepare"] = lambda self: self.former.prepare_filter(self.state)
+        methods["prepare_rows"] = lambda self: self.former.prepare_filter(self.state)
     if "filter" in methods:
         _add_filter_rows(former, methods)
     for name in ("preemption_refusal", "protected_victims"):

@@ -54,7 +54,7 @@ class PodPlan:
     """The results for this plan depend on the row alone, although the plugin's scope is DOMAIN, so
     they are cached."""
 
-    def prepare(self) -> Iterator[None]:
+    def prepare_rows(self) -> Iterator[None]:
         """Compute in short steps what ``filter`` and ``score`` read; yield as ``Plugin.prepare``.
 
         Called if ``filter_needs_preparation`` of the plugin returned True. The scheduling cycle

@@ -81,7 +81,14 @@ class Plugin:
     traits: Traits = Traits()
     """How long its results may be cached and how it may be called."""
     plan_classes: tuple[type[PodPlan], ...] = ()
-    """The classes of the plans that ``pre_filter`` returns: they tell the points that it has."""
+    """The classes of the plans that ``pre_filter`` returns: they tell the points that it has.
+
+    A plugin that knows nothing about a pod may be its own plan: it derives from ``Plugin`` and, say,
+    ``Reserver``, and ``pre_filter`` returns ``self``. Then this is set."""
+
+    def __init_subclass__(cls) -> None:
+        if issubclass(cls, PodPlan) and "plan_classes" not in vars(cls):
+            cls.plan_classes = (cls,)
 
     def reads(self, pod: PodInfo, view: View) -> Hashable:
         """Return everything of the pod that its plan depends on: the cache key.
@@ -176,7 +183,7 @@ class Plugin:
         return iter(())
 
     def filter_needs_preparation(self, pod: PodInfo, view: View) -> bool:
-        """Return whether ``prepare`` of the plan is worth calling.
+        """Return whether ``prepare_rows`` of the plan is worth calling.
 
         Called before every cycle, so be quick.
         """

@@ -260,14 +260,14 @@ def check_twin(case: Case) -> None:
 
 
 def check_preparation(case: Case) -> None:
-    """``prepare`` of a plan changes neither verdicts nor scores."""
+    """``prepare_rows`` changes neither verdicts nor scores."""
     plugin = case.plugin
-    if not overrides(case.plan, PodPlan.prepare):
+    if not overrides(case.plan, PodPlan.prepare_rows):
         return
     fork = prepare_case(plugin, case.world.fork(), case.pod.pod)
-    for _ in fork.plan.prepare():
+    for _ in fork.plan.prepare_rows():
         pass
-    law = f"{plugin.name}: results are the same after prepare"
+    law = f"{plugin.name}: results are the same after prepare_rows"
     if case.outcome.filters:
         assert (fork.verdicts(case.rows) == case.verdicts(case.rows)).all(), law
     if case.outcome.scores:

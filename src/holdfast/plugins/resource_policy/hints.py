@@ -20,7 +20,7 @@ from holdfast.columns.pod_info import PodInfo
 from holdfast.errors import HoldfastError
 from holdfast.framework.plugin import ClusterEvent
 from holdfast.framework.view import View
-from holdfast.plugins.resource_policy.state import PolicyState, UnitStates
+from holdfast.plugins.resource_policy.pod_units import PodUnits, UnitStates
 
 Amounts = Iterable[int]
 Step = tuple[Callable[[list[int], Amounts], list[int]], Combination, Amounts]
@@ -57,7 +57,7 @@ def own_update_may_help(event: ClusterEvent, pod: PodInfo, policies: Iterable[Po
     )
 
 
-def node_may_help(event: ClusterEvent, state: PolicyState, view: View) -> bool:
+def node_may_help(event: ClusterEvent, units: PodUnits, view: View) -> bool:
     """Return whether a node that was added, deleted or relabelled gives some node a better verdict.
 
     A deleted node's pods are not known any more: any of them may have been counted. The pods of a
@@ -65,20 +65,20 @@ def node_may_help(event: ClusterEvent, state: PolicyState, view: View) -> bool:
     """
     old: Node | None = event.old
     new: Node | None = event.new
-    before = () if old is None else state.policy.units_of(old.metadata.labels)
-    after = () if new is None else state.policy.units_of(new.metadata.labels)
+    before = () if old is None else units.policy.units_of(old.metadata.labels)
+    after = () if new is None else units.policy.units_of(new.metadata.labels)
     if new is None:
-        return bool(before) and 0 in _present(state, state.units())
-    row = state.nodes.row_of.get(new.name)
+        return bool(before) and 0 in _present(units, units.states())
+    row = units.nodes.row_of.get(new.name)
     if row is None or (old is not None and before == after):
         return False
-    there = state.usage.values_at(row)
-    was = _with(state, [(minus, after, there), (plus, before, there)])
+    there = units.usage.values_at(row)
+    was = _with(units, [(minus, after, there), (plus, before, there)])
     if old is None:
-        return state.code(after, state.units()) == 0 or _improved(state, was)
+        return units.code(after, units.states()) == 0 or _improved(units, was)
     if view.world.nominations:
         return True
-    return state.code(after, state.units()) < state.code(before, was) or _improved(state, was)
+    return units.code(after, units.states()) < units.code(before, was) or _improved(units, was)
 
 
 def is_about_group(event: ClusterEvent, policy: Policy, pod: PodInfo) -> bool:
@@ -92,7 +92,7 @@ def is_about_group(event: ClusterEvent, policy: Policy, pod: PodInfo) -> bool:
     return False
 
 
-def pod_may_help(event: ClusterEvent, state: PolicyState, view: View) -> bool:
+def pod_may_help(event: ClusterEvent, units: PodUnits, view: View) -> bool:
     """Return whether an assigned pod that was added, deleted or changed gives a better verdict.
 
     A pod counts from its assumption on, for which there is no event. So a pod that was added helps
@@ -101,56 +101,56 @@ def pod_may_help(event: ClusterEvent, state: PolicyState, view: View) -> bool:
     Nominated pods may have filled the unit for this pod, and the totals do not contain them: while
     there are any, every pod that leaves helps.
     """
-    old, new = _in_group(event.old, state, view), _in_group(event.new, state, view)
+    old, new = _in_group(event.old, units, view), _in_group(event.new, units, view)
     if old is None and new is None:
         return False
-    row = state.nodes.row_of.get((new or old or view.pod).pod.spec.node_name)
-    units: Combination = () if row is None else state.usage.units.units_at(row)
-    if not units:
+    row = units.nodes.row_of.get((new or old or view.pod).pod.spec.node_name)
+    combination: Combination = () if row is None else units.usage.units.units_at(row)
+    if not combination:
         return False
     if event.old is None and new is not None:
-        waits = state.policy.next_units in (names.EXCEED_MAX, names.TIMEOUT_OR_EXCEED_MAX)
-        is_full = any(state.units().full[unit] for unit in units)
-        return state.policy.is_previous(new.pod) or (waits and is_full)
-    gone = None if old is None else state.usage.measure(old)
-    here = None if new is None else state.usage.measure(new)
+        waits = units.policy.next_units in (names.EXCEED_MAX, names.TIMEOUT_OR_EXCEED_MAX)
+        is_full = any(units.states().full[unit] for unit in combination)
+        return units.policy.is_previous(new.pod) or (waits and is_full)
+    gone = None if old is None else units.usage.measure(old)
+    here = None if new is None else units.usage.measure(new)
     if gone == here:
         return False  # such as a new annotation
     if gone is not None and view.world.nominations:
         return True
-    steps: list[Step] = [] if gone is None else [(plus, units, gone)]
-    steps += [] if here is None else [(minus, units, here)]
-    return _improved(state, _with(state, steps))
+    steps: list[Step] = [] if gone is None else [(plus, combination, gone)]
+    steps += [] if here is None else [(minus, combination, here)]
+    return _improved(units, _with(units, steps))
 
 
-def _in_group(pod: Pod | None, state: PolicyState, view: View) -> PodInfo | None:
+def _in_group(pod: Pod | None, units: PodUnits, view: View) -> PodInfo | None:
     """Return a pod of an event if it belongs to the group; reserve pods belong to none."""
     if pod is None or RESERVE_POD in pod.metadata.annotations:
         return None
-    if not state.policy.selects(pod.metadata.namespace, pod.metadata.labels):
+    if not units.policy.selects(pod.metadata.namespace, pod.metadata.labels):
         return None
     pod_info = view.world.pod_info(pod)
-    return pod_info if state.usage.counts(pod_info) else None
+    return pod_info if units.usage.counts(pod_info) else None
 
 
-def _with(state: PolicyState, steps: Iterable[Step]) -> UnitStates:
+def _with(units: PodUnits, steps: Iterable[Step]) -> UnitStates:
     """Return the states of the units with some amounts added or subtracted."""
-    totals = list(state.units().totals)
-    for step, units, amounts in steps:
-        for unit in units:
+    totals = list(units.states().totals)
+    for step, combination, amounts in steps:
+        for unit in combination:
             totals[unit] = step(totals[unit], amounts)
-    return state.states_of(totals)
+    return units.states_of(totals)
 
 
-def _improved(state: PolicyState, was: UnitStates) -> bool:
+def _improved(units: PodUnits, was: UnitStates) -> bool:
     """Return whether the verdict of some node is better than it was."""
-    now = _present(state, state.units())
-    return any(a < b for a, b in zip(now, _present(state, was), strict=True))
+    now = _present(units, units.states())
+    return any(a < b for a, b in zip(now, _present(units, was), strict=True))
 
 
-def _present(state: PolicyState, states: UnitStates) -> list[int]:
+def _present(units: PodUnits, states: UnitStates) -> list[int]:
     """Return the verdicts of the combinations of units that nodes have."""
-    return [state.code(units, states) for units in state.present_combinations]
+    return [units.code(combination, states) for combination in units.present_combinations]
 
 
 def _selects(obj: ResourcePolicy, pod: PodInfo) -> bool:
