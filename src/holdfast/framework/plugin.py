@@ -83,8 +83,8 @@ class Plugin:
     plan_classes: tuple[type[PodPlan], ...] = ()
     """The classes of the plans that ``pre_filter`` returns: they tell the points that it has.
 
-    A plugin that knows nothing about a pod may be its own plan: it derives from ``Plugin`` and, say,
-    ``Reserver``, and ``pre_filter`` returns ``self``. Then this is set."""
+    A plugin that knows nothing about a pod may be its own plan: it derives from ``Plugin`` and,
+    say, ``Reserver``, and ``pre_filter`` returns ``self``. Then it need not name itself here."""
 
     def __init_subclass__(cls) -> None:
         if issubclass(cls, PodPlan) and "plan_classes" not in vars(cls):
