@@ -136,7 +136,7 @@ class Simulation:
 
     def view(self, pod: PodInfo) -> View:
         """Return the world as the reservation for a pod sees it."""
-        return View(self.world, pod, self.now, reservations=False)
+        return self._profiles[""].view(pod, self.world, self.now)
 
     def find_obstacle(self, pod: Pod) -> str:
         """Return why a pod may not migrate now, "" if it may."""

@@ -4,13 +4,13 @@
 why there are none. ``rank`` runs the Score plugins and returns the best row. The caller (the
 scheduler, a simulation, a test) applies the decision: nothing here changes the world.
 
-Results are cached between pods, and a change of the cluster updates only the rows that it concerns.
-The cache makes decisions faster and must never change them. These are its invariants, asserted
-by ``decision_check`` under ``--check-invariants``::
+Results are kept for the next pods, and a change of the cluster updates only the rows that it
+concerns (docs/caching.md). That makes decisions faster and must never change them. These are the
+invariants, asserted by ``decision_check`` under ``--check-invariants``::
 
     cache.pod_class             pods of one class get the same decision
     pod_class.refresh           feasible_mask and totals are the combined results of all plugins
-    pod_class.remaining_after   equal verdicts of uncached filters leave the same rows
+    pod_class.remaining_after   equal verdicts of filters per pod leave the same rows
     pod_class.best_rows         exactly the feasible rows with the highest total
     pod_class.uniform           the totals are also right for a subset of the feasible rows
     pod_class.tier_classes      the rows that a plugin with tiers lets pass, the best tier first
@@ -20,8 +20,7 @@ by ``decision_check`` under ``--check-invariants``::
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from itertools import takewhile
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,14 +28,13 @@ from numpy.typing import NDArray
 from holdfast.columns.pod_info import PodInfo
 from holdfast.engine.cached_scores import INFEASIBLE, best_of
 from holdfast.engine.decision_cache import decision_cache
-from holdfast.engine.feasible_rows import Feasible, rows_before, run_uncached_filters
+from holdfast.engine.feasible_rows import Feasible, rows_before, run_filters_per_pod
 from holdfast.engine.nominated_pods import (
-    NominatedPodFilter,
     nominated_in_sets,
     put_statuses_in_sets,
     run_filter_plugins,
 )
-from holdfast.engine.plugin_results import PreFilterOutcome, active_filters, in_filter_order
+from holdfast.engine.plugin_results import PreFilterOutcome, active_filters
 from holdfast.engine.profile import Profile
 from holdfast.engine.rejections import (
     common_allowed_rows,
@@ -76,7 +74,7 @@ def run_pre_enqueue_plugins(
     profile: Profile, pod: PodInfo, world: World, now: float
 ) -> tuple[str, Reject] | None:
     """Return the first plugin that rejects the pod at PreEnqueue, with its result, or None."""
-    view = View(world, pod, now)
+    view = profile.view(pod, world, now)
     for plugin in profile.plugins_at(Point.PRE_ENQUEUE):
         reject = profile.meter.call(plugin.name, Point.PRE_ENQUEUE, plugin.pre_enqueue, pod, view)
         if reject is not None:
@@ -95,87 +93,108 @@ def decide(
 def feasible(profile: Profile, pod: PodInfo, world: World, now: float) -> Feasible | Rejection:
     """Return the rows on which the pod can run, or why there are none.
 
-    1. Look up the pod's class: the PreFilter results of the plugins, and the rows that pass every
-       cached filter. Call ``pre_filter`` of the uncached plugins. Each may reject the pod.
-    2. Run the filters that are not cached. If a plugin lists the rows of each tier, the best tier
-       that has a feasible row is sufficient.
+    1. Look up the pod's class: the plans of the plugins, and the rows that pass every filter whose
+       results are kept. Ask the plugins that are asked for every pod. Each may reject the pod.
+    2. Run the filters that are called for every pod. If a plugin lists the rows of each tier, the
+       best tier that has a feasible row is sufficient.
     3. Remove rows on which the pod does not fit together with the pods nominated to them.
     4. If the pod itself is nominated to one of the remaining rows, that row is chosen unscored.
     """
-    cache = decision_cache(profile, world)
-    view = View(world, pod, now, reservations=cache.allocates_reservations)
+    view = profile.view(pod, world, now)
     if pod.excess or not world.nodes.row_of:
         return _reject_without_plugins(view)
-    pod_class = cache.pod_class(pod, view)
-    found = Feasible(pod, view, pod_class, cache.pre_filter_per_pod(pod_class, pod, view))
+    found = _pre_filtered(profile, view)
+    pod_class = found.pod_class
     if not pod_class.pre_filter_passed or any(
-        [p.reject is not None or p.allowed_rows is not None for p in found.per_pod_outcomes]
+        [p.reject is not None or p.allowed_rows is not None for p in found.per_pod]
     ):
         rejected = _pre_filter_reject(found.outcomes)
         if rejected is not None:
             return pre_filter_rejection(view, found.outcomes, *rejected)
-    if pod_class.tiered is not None and _find_best_tier(found):
+    if pod_class.parts.tiered is not None:
+        tier = _best_tier(found)
+        if tier is not None:
+            return tier
+    return _filter(found)
+
+
+def all_tiers(found: Feasible) -> Feasible:
+    """Return all feasible rows, also where those of the best tier were sufficient."""
+    if found.whole_class is None:
         return found
-    pod_class.refresh()
-    error = ""
-    if pod_class.uncached_filters or found.outcomes is not pod_class.outcomes:
-        error = run_uncached_filters(found)
-    nominated = bool(world.nominations)
-    if nominated:
-        _filter_with_nominated_pods(found)
-    if nominated or pod.pod.status.nominated_node_name:
-        _preselect_nominated_row(found)
-    if error and found.preselected_row is None:
-        return reject_all_nodes(view, found.outcomes, error=error)
-    return found if found.count else _reject(found)
+    whole = found.whole_class
+    complete = _filter(Feasible(found.pod, found.view, whole, whole.outcomes))
+    assert isinstance(complete, Feasible), "a row of the best tier is feasible"
+    return complete
 
 
 def rows_to_filter(profile: Profile, pod: PodInfo, world: World, now: float, plugin: str) -> Rows:
-    """Return the rows with which ``feasible`` would call the filter of an uncached plugin."""
-    cache = decision_cache(profile, world)
-    view = View(world, pod, now, reservations=cache.allocates_reservations)
+    """Return the rows with which ``feasible`` would call a filter that it calls for every pod."""
+    view = profile.view(pod, world, now)
     none: Rows = np.zeros(0, np.intp)
     if pod.excess or not world.nodes.row_of:
         return none
-    pod_class = cache.pod_class(pod, view)
-    found = Feasible(pod, view, pod_class, cache.pre_filter_per_pod(pod_class, pod, view))
+    found = _pre_filtered(profile, view)
     if _pre_filter_reject(found.outcomes) is not None:
         return none
-    pod_class.refresh()
+    found.pod_class.refresh()
     return rows_before(found, plugin)
 
 
-def _find_best_tier(found: Feasible) -> bool:
-    """Find the feasible rows of the best tier that has any, without evaluating the others.
+def _pre_filtered(profile: Profile, view: View) -> Feasible:
+    """Return a pod's class and outcomes; the rows are not evaluated yet."""
+    cache = decision_cache(profile, view.world)
+    pod_class = cache.pod_class(view.pod, view)
+    outcomes = cache.outcomes_for(pod_class, view.pod, view)
+    return Feasible(view.pod, view, pod_class, outcomes)
 
-    Nominated pods, and plugins that are called for every pod, need all rows.
+
+def _best_tier(found: Feasible) -> Feasible | None:
+    """Return the feasible rows of the best tier that has any, without evaluating the others.
+
+    None: there are none. Nominated pods, and plugins that are asked for every pod, need all rows.
     """
     pod, view = found.pod, found.view
-    if (
-        found.outcomes is not found.pod_class.outcomes
-        or pod.pod.status.nominated_node_name
-        or view.world.nominations
-    ):
-        return False
-    for tier_class in found.pod_class.tier_classes():
+    nominated = pod.pod.status.nominated_node_name or view.world.nominations
+    if nominated or not found.is_of_class:
+        return None
+    whole = found.pod_class
+    for tier_class in whole.tier_classes():
         tier_class.refresh()
-        tier = Feasible(pod, view, tier_class, tier_class.outcomes)
-        if tier_class.uncached_filters:
-            run_uncached_filters(tier)
-        if tier.count:
-            found.best_tier = tier
-            return True
-    return False
+        tier = Feasible(pod, view, tier_class, tier_class.outcomes, whole_class=whole)
+        if tier_class.parts.filters_per_pod:
+            tier, _ = run_filters_per_pod(tier)
+        if tier.row_count:
+            return tier
+    return None
+
+
+def _filter(found: Feasible) -> Feasible | Rejection:
+    """Run the filters for all rows that PreFilter allows."""
+    world, pod_class, error = found.view.world, found.pod_class, ""
+    pod_class.refresh()
+    if pod_class.parts.filters_per_pod or not found.is_of_class:
+        found, error = run_filters_per_pod(found)
+    nominated = bool(world.nominations)
+    if nominated:
+        found = _with_nominated_pods(found)
+    if nominated or found.pod.pod.status.nominated_node_name:
+        found = _with_preselected_row(found)
+    if error and found.preselected_row is None:
+        return reject_all_nodes(found.view, found.outcomes, error=error)
+    return found if found.row_count else _reject(found)
 
 
 def _reject(found: Feasible) -> Rejection:
     """Reject a pod for which no row is feasible."""
     view, pod_class = found.view, found.pod_class
-    if found.outcomes is not pod_class.outcomes:
+    if not found.is_of_class:
         return reject_by_row(view, found.outcomes, found.statuses)
     verdicts = [] if found.remaining is None else found.remaining.verdicts
-    cached, nominated = pod_class.first_rejections(verdicts), pod_class.nominated_filter
-    return reject_by_row(view, found.outcomes, found.statuses, cached, nominated)
+    kept, nominated = pod_class.first_rejections(verdicts), None
+    if not pod_class.parts.filters_per_pod:
+        nominated = pod_class.made_nominated_filter
+    return reject_by_row(view, found.outcomes, found.statuses, kept, nominated)
 
 
 def _reject_without_plugins(view: View) -> Rejection:
@@ -208,40 +227,34 @@ def _pre_filter_reject(outcomes: list[PreFilterOutcome]) -> tuple[str, Reject] |
     return None
 
 
-def _filter_with_nominated_pods(found: Feasible) -> None:
+def _with_nominated_pods(found: Feasible) -> Feasible:
     """Remove the rows on which the pod does not fit together with the pods nominated to them."""
-    pod_class = found.pod_class
-    if pod_class.uncached_filters or found.outcomes is not pod_class.outcomes:
-        found.statuses = _statuses_with_nominated_pods(found)
+    pod_class, size = found.pod_class, found.view.nodes.size
+    if pod_class.parts.filters_per_pod or not found.is_of_class:
+        statuses = _statuses_with_nominated_pods(found)
     else:
-        if pod_class.nominated_filter is None:
-            pod_class.nominated_filter = _make_nominated_filter(found, found.outcomes)
-        found.statuses = pod_class.nominated_filter.refresh()
-        own = found.nominated_row
+        kept = pod_class.nominated_filter(found.view.world, found.pod.priority)
+        statuses, own = kept.refresh(), found.nominated_row
         if own is not None:
-            found.statuses = found.statuses.resized(found.view.nodes.size)
-            found.statuses.put(own, pod_class.nominated_filter.status(own, without=found.pod.uid))
-    if found.statuses:
-        size = found.view.nodes.size
-        mask = pod_class.feasible_mask[:size] if found.mask is None else found.mask
-        found.mask = mask & (found.statuses.numbers[:size] == 0)
+            statuses = statuses.resized(size)
+            statuses.put(own, kept.status(own, without=found.pod.uid))
+    if not statuses:
+        return found._replace(statuses=statuses)
+    mask = found.current_mask & (statuses.numbers[:size] == 0)
+    return found._replace(mask=mask, statuses=statuses)
 
 
 def _statuses_with_nominated_pods(found: Feasible) -> RowStatuses:
     """Return the statuses of feasible rows that fail once their nominated pods are added."""
     pod_class, nodes, nominations = found.pod_class, found.view.nodes, found.view.world.nominations
-    mask = pod_class.feasible_mask[: nodes.size] if found.mask is None else found.mask
+    mask = found.current_mask
     statuses, filters = RowStatuses(nodes.size), active_filters(found.outcomes)
     remaining = filters
-    if found.outcomes is pod_class.outcomes:
-        # The results of the cached filters before the first uncached one are cached.
-        if pod_class.leading_nominated_filter is None:
-            leading = takewhile(
-                lambda p: p.row_results is not None, in_filter_order(found.outcomes)
-            )
-            pod_class.leading_nominated_filter = _make_nominated_filter(found, [*leading])
-        remaining = filters[pod_class.leading_nominated_filter.filter_count :]
-        statuses = pod_class.leading_nominated_filter.refresh().resized(nodes.size)
+    if found.is_of_class:
+        # The results of the filters before the first one that is called per pod are kept.
+        kept = pod_class.nominated_filter(found.view.world, found.pod.priority)
+        remaining = filters[kept.filter_count :]
+        statuses = kept.refresh().resized(nodes.size)
         statuses.put_all((~mask & (statuses.numbers != 0)).nonzero()[0], None)
         if found.nominated_row is not None:
             statuses.put(found.nominated_row, None)
@@ -259,26 +272,14 @@ def _statuses_with_nominated_pods(found: Feasible) -> RowStatuses:
     return statuses
 
 
-def _make_nominated_filter(
-    found: Feasible, outcomes: Iterable[PreFilterOutcome]
-) -> NominatedPodFilter:
-    return NominatedPodFilter(
-        found.view.world,
-        found.pod.priority,
-        active_filters(outcomes),
-        found.pod_class.feasible_mask,
-    )
-
-
-def _preselect_nominated_row(found: Feasible) -> None:
+def _with_preselected_row(found: Feasible) -> Feasible:
     """Choose the row that the pod is nominated to, if it is feasible."""
     pod, world = found.pod, found.view.world
     node = world.nominations.node_of(pod.uid) or pod.pod.status.nominated_node_name
     row = world.nodes.row_of.get(node)
-    if row is not None:
-        mask = found.pod_class.feasible_mask if found.mask is None else found.mask
-        if mask[row]:
-            found.preselected_row = row
+    if row is None or not found.current_mask[row]:
+        return found
+    return found._replace(preselected_row=row)
 
 
 def rank(
@@ -293,11 +294,10 @@ def rank(
     """
     row = found.preselected_row
     if row is None:
-        compared = found if found.best_tier is None else found.best_tier
         # Only these can have pre_score without score; most have none, and need no list of rows.
-        if any([p.only_pre_scores for p in found.per_pod_outcomes]):
-            run_pre_score_plugins(found.per_pod_outcomes, found.rows)
-        row = _best_row(profile, compared, rng, extender_scores)
+        if not found.is_of_class and any([p.only_pre_scores for p in found.per_pod]):
+            run_pre_score_plugins(found.per_pod, found.rows)
+        row = _best_row(profile, found, rng, extender_scores)
     return Placement(found.pod, row, found.view.nodes.names[row], found.plans)
 
 
@@ -315,7 +315,7 @@ def _best_row(
     elif cached and pod_class.uniform:
         ties = _best_in_mask(found)
     else:
-        if not pod_class.has_totals and len(only := found.rows) == 1:
+        if not pod_class.parts.has_totals and len(only := found.rows) == 1:
             return int(only[0])  # as upstream: one row is not scored, so no score can be invalid
         rows, sums = scored_rows(profile, found)
         if extender_scores is not None:
@@ -341,17 +341,17 @@ def _best_in_mask(found: Feasible) -> Sequence[int] | Rows:
 
 def scored_rows(profile: Profile, found: Feasible) -> tuple[AnyRows, NDArray[np.float64]]:
     """Return the rows of the best tier and their totals, from the cache where that is valid."""
-    found = found if found.best_tier is None else found.best_tier
     pod_class = found.pod_class
-    cached = pod_class.has_totals and found.has_scores_of_class
+    cached = pod_class.parts.has_totals and found.has_scores_of_class
     if not (cached and (found.mask is None or pod_class.uniform)):
         rows = best_tier(found.outcomes, found.rows)
         return rows, total(score_rows(profile, found.outcomes, rows), len(rows))
     size = found.view.nodes.size
-    chosen: AnyRows = slice(0, size) if found.count == size else found.rows
+    chosen: AnyRows = slice(0, size) if found.row_count == size else found.rows
     sums = pod_class.totals[chosen] if isinstance(chosen, slice) else pod_class.totals.take(chosen)
-    if pod_class.dominant_score is not None:
-        sums = sums + pod_class.dominant_score.scores_of(chosen)
-    for outcome in pod_class.uncached_scores:
+    parts = pod_class.parts
+    if parts.dominant_score is not None:
+        sums = sums + parts.dominant_score.scores_of(chosen)
+    for outcome in parts.scores_per_pod:
         sums = sums + weighted_scores(profile, outcome, chosen)
     return chosen, sums

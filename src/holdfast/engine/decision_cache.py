@@ -17,12 +17,11 @@ from holdfast.engine.plugin_results import (
     PreFilterOutcome,
     run_pre_filter,
 )
-from holdfast.engine.plugin_use import PluginUse, cycle_plugins
+from holdfast.engine.plugin_use import CacheLevel, PluginUse, cycle_plugins
 from holdfast.engine.pod_class import PodClass
 from holdfast.engine.profile import Profile
 from holdfast.engine.reservation_options import combine_options, has_options
 from holdfast.framework.plugin import Code, Plugin, Skip
-from holdfast.framework.points import Point
 from holdfast.framework.reservation_options import ReservationAllocator
 from holdfast.framework.view import View
 from holdfast.framework.world import World
@@ -55,20 +54,18 @@ class DecisionCache:
 
     def __init__(self, profile: Profile) -> None:
         self.profile = profile
-        self.allocates_reservations = any(
-            p.traits.allocates_reservations for p in profile.plugins_at(Point.FILTER)
-        )
         self._cycle_plugins = cycle_plugins(profile)
         self._uses = {use.name: use for use in self._cycle_plugins}
-        self._uncached = {
+        self._asked_per_pod = {
             use.name: PreFilterOutcome(use, Skip(), ())
             for use in self._cycle_plugins
-            if use.per_pod
+            if use.level is CacheLevel.NOTHING
         }
+        """A place for the outcomes of plugins that are asked for every pod."""
         self._reading_requests = tuple(
             (i, use)
             for i, use in enumerate(self._cycle_plugins)
-            if not (use.per_pod or use.ignores_requests)
+            if not (use.level is CacheLevel.NOTHING or use.ignores_requests)
         )
         self._keys_outside_spec = tuple(
             use.key_outside_spec for use in self._cycle_plugins if use.key_outside_spec is not None
@@ -98,16 +95,14 @@ class DecisionCache:
             self._classes.put(key, pod_class, _limit(view.nodes.capacity))
         return pod_class
 
-    def pre_filter_per_pod(
-        self, pod_class: PodClass, pod: PodInfo, view: View
-    ) -> list[PreFilterOutcome]:
-        """Call ``pre_filter`` of the uncached plugins; return the outcomes of all plugins.
+    def outcomes_for(self, pod_class: PodClass, pod: PodInfo, view: View) -> list[PreFilterOutcome]:
+        """Ask the plugins that are asked for every pod; return the outcomes of all plugins.
 
         If all of them skip the pod, that is the list ``pod_class.outcomes`` itself.
         """
         outcomes = pod_class.outcomes
-        for place, outcome in pod_class.per_pod_places:
-            result = run_pre_filter(outcome.use, pod, view)
+        for place in pod_class.parts.places_per_pod:
+            result = run_pre_filter(outcomes[place].use, pod, view)
             if not result.skip:
                 if outcomes is pod_class.outcomes:
                     outcomes = list(outcomes)
@@ -161,7 +156,7 @@ class DecisionCache:
         epochs = view.nodes.epochs
         for i, outcome in enumerate(pod_class.outcomes):
             use = outcome.use
-            if use.per_pod or outcome.stamp == epochs.stamp:
+            if use.level is CacheLevel.NOTHING or outcome.stamp == epochs.stamp:
                 continue
             if outcome.versions == epochs.of(use.epochs):
                 outcome.stamp = epochs.stamp
@@ -193,15 +188,15 @@ class DecisionCache:
     def _pre_filter_all(
         self, pod: PodInfo, view: View
     ) -> tuple[list[PreFilterOutcome], PreFilterOutcome | None]:
-        """Call ``pre_filter`` of all cached plugins; also return the last outcome that rejects.
+        """Call ``pre_filter`` of all plugins whose plans are kept.
 
-        A Reject other than UNSCHEDULABLE ends the calls.
+        Also return the last outcome that rejects. A Reject other than UNSCHEDULABLE ends the calls.
         """
         outcomes: list[PreFilterOutcome] = []
         rejected: PreFilterOutcome | None = None
         for use in self._cycle_plugins:
-            if use.per_pod:
-                outcomes.append(self._uncached[use.name])
+            if use.level is CacheLevel.NOTHING:
+                outcomes.append(self._asked_per_pod[use.name])
                 continue
             found = self._pre_filter(use, pod, view)
             outcomes.append(found)
@@ -241,7 +236,9 @@ class DecisionCache:
         """Return the mask of the filters that depend on nodes only; classes share it."""
         cached = [p.row_results for p in outcomes if p.row_results is not None and p.use.node_scope]
         allowed = [
-            p.allowed_rows for p in outcomes if p.allowed_rows is not None and not p.use.per_pod
+            p.allowed_rows
+            for p in outcomes
+            if p.allowed_rows is not None and p.level is not CacheLevel.NOTHING
         ]
         key = (*map(id, cached), *map(id, allowed))
         found = self._node_masks.get(key)

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from holdfast.engine.cached_scores import best_of
-from holdfast.engine.decision import feasible, scored_rows
+from holdfast.engine.decision import all_tiers, feasible, scored_rows
 from holdfast.engine.decision_cache import decision_cache
 from holdfast.engine.feasible_rows import Feasible
 from holdfast.engine.next_tier import BetterTierPreemption, preempt_in_better_tiers
@@ -34,11 +34,13 @@ def placement_faults(
     fresh = _decide_again(profile, found)
     if isinstance(fresh, Rejection):
         yield f"{found.pod.key} fits on no node without caches: {fresh.message()}"
-    elif not np.isin(found.rows, fresh.rows).all():
+        return
+    fresh, rows = all_tiers(fresh), all_tiers(found).rows
+    if not np.isin(rows, fresh.rows).all():
         yield f"{found.pod.key} fits on fewer rows without caches"
     elif extended:
         return
-    elif len(found.rows) != len(fresh.rows) or found.preselected_row != fresh.preselected_row:
+    elif len(rows) != len(fresh.rows) or found.preselected_row != fresh.preselected_row:
         yield f"{found.pod.key} fits on other rows without caches"
     elif found.preselected_row is None and len(fresh.rows) > 1:
         yield from _score_faults(profile, found, fresh, placement)

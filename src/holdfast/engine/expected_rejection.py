@@ -55,9 +55,11 @@ def filters_for_post_filter(
     found = feasible(profile, pod, world, now)
     if isinstance(found, Rejection):
         return () if found.error else found.filters
-    if found.pod_class.may_have_tiers and wants_better_tiers(found):
+    if found.pod_class.parts.may_have_tiers and wants_better_tiers(found):
         return active_filters(found.outcomes)
-    count = found.count if _depends_on_rows_alone(found) else found.count // _ROWS_OF_A_CHANGE
+    count = (
+        found.row_count if _depends_on_rows_alone(found) else found.row_count // _ROWS_OF_A_CHANGE
+    )
     fit = _Fit(nodes.epochs.stamp, nodes.journal.seq + max(1, count))
     known.put(key, fit, pod.namespace)
     return ()
@@ -65,6 +67,5 @@ def filters_for_post_filter(
 
 def _depends_on_rows_alone(found: Feasible) -> bool:
     """Return whether a change of one row makes at most that row infeasible."""
-    pod_class = found.pod_class
-    only_cached = found.outcomes is pod_class.outcomes and not pod_class.uncached_filters
-    return only_cached and found.mask is None and found.best_tier is None
+    only_kept = found.is_of_class and not found.pod_class.parts.filters_per_pod
+    return only_kept and found.mask is None and found.whole_class is None

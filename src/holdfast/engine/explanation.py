@@ -15,7 +15,7 @@ from holdfast.api.pod import Pod
 from holdfast.api.timestamps import rfc3339
 from holdfast.columns.pod_info import PodInfo
 from holdfast.devices.claims import is_bound_with
-from holdfast.engine.decision import feasible, run_pre_enqueue_plugins
+from holdfast.engine.decision import all_tiers, feasible, run_pre_enqueue_plugins
 from holdfast.engine.feasible_rows import Feasible
 from holdfast.engine.next_tier import preempt_in_better_tiers, run_post_filter_plugins_by_tier
 from holdfast.engine.profile import Profile
@@ -174,6 +174,7 @@ def _add_scores(explained: Json, profile: Profile, found: Feasible) -> None:
     Only rows of the lowest tier are compared. The other rows get the scores that they would have
     if all rows were compared.
     """
+    found = all_tiers(found)
     nodes, feasible_rows = found.view.nodes, found.rows
     run_pre_score_plugins(found.outcomes, feasible_rows)
     rows = best_tier(found.outcomes, feasible_rows)

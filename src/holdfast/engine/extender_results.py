@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from holdfast.engine.decision import all_tiers
 from holdfast.engine.feasible_rows import Feasible
 from holdfast.engine.rejections import reject_by_row
 from holdfast.engine.scoring import HIGHEST_SCORE
@@ -77,6 +78,7 @@ def apply_extender_results(
     Returns None if none remain, but a feasible node was not sent to the extenders: they must be
     called again.
     """
+    found = all_tiers(found)
     names = found.view.nodes.names
     rows = found.rows.tolist()
     allowed = frozenset(results.allowed)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,16 +20,14 @@ _ERROR = int(Code.ERROR)
 """An enum member takes NumPy several times as long to compare with."""
 
 
-@dataclass(slots=True, eq=False)
-class Feasible:
+class Feasible(NamedTuple):
     """The rows on which a pod can run.
 
-    ``outcomes`` is the list ``pod_class.outcomes`` itself, unless a plugin that is called for every
-    pod takes part; ``per_pod_outcomes`` are those of these plugins. ``mask`` is None while it
-    equals ``pod_class.feasible_mask``. ``preselected_row`` is the row of the node that the pod is
-    nominated to, if that is feasible: it is chosen without scoring. ``best_tier`` has the feasible
-    rows of the best tier, if they were found without the others: then all ``rows`` are computed
-    when they are read.
+    ``outcomes`` is the list ``pod_class.outcomes`` itself, unless a plugin that is asked for every
+    pod takes part. ``mask`` is None while it equals ``pod_class.feasible_mask``; ``remaining`` has
+    it too, if that is kept. ``preselected_row`` is the row of the node that the pod is nominated
+    to, if that is feasible: it is chosen without scoring. ``whole_class`` is set if only the best
+    tier of that class was evaluated: then these are its feasible rows (``all_tiers``).
     """
 
     pod: PodInfo
@@ -37,22 +35,35 @@ class Feasible:
     pod_class: PodClass
     outcomes: list[PreFilterOutcome]
     mask: NDArray[np.bool_] | None = None
-    preselected_row: int | None = None
-    statuses: RowStatuses = NO_STATUSES
     remaining: RemainingRows | None = None
-    best_tier: Feasible | None = None
-    per_pod_outcomes: list[PreFilterOutcome] = field(init=False)
+    statuses: RowStatuses = NO_STATUSES
+    preselected_row: int | None = None
+    whole_class: PodClass | None = None
 
-    def __post_init__(self) -> None:
-        outcomes = self.outcomes
-        self.per_pod_outcomes = [outcomes[place] for place, _ in self.pod_class.per_pod_places]
+    @property
+    def is_of_class(self) -> bool:
+        """Whether no plugin that is asked for every pod takes part."""
+        return self.outcomes is self.pod_class.outcomes
+
+    @property
+    def class_of_all_tiers(self) -> PodClass:
+        """The pod's class, also if only its best tier was evaluated."""
+        return self.pod_class if self.whole_class is None else self.whole_class
+
+    @property
+    def per_pod(self) -> list[PreFilterOutcome]:
+        """The outcomes of the plugins that are asked for every pod."""
+        return [self.outcomes[place] for place in self.pod_class.parts.places_per_pod]
+
+    @property
+    def current_mask(self) -> NDArray[np.bool_]:
+        """The mask of the feasible rows."""
+        size = self.view.nodes.size
+        return self.pod_class.feasible_mask[:size] if self.mask is None else self.mask
 
     @property
     def rows(self) -> Rows:
         """The feasible rows, ascending; a shared array, do not modify it."""
-        if self.best_tier is not None and self.mask is None:
-            self.pod_class.refresh()
-            run_uncached_filters(self)
         if self.mask is None:
             return self.pod_class.rows()
         if self.remaining is not None and self.mask is self.remaining.mask:
@@ -61,7 +72,7 @@ class Feasible:
         return rows
 
     @property
-    def count(self) -> int:
+    def row_count(self) -> int:
         """The number of feasible rows."""
         return self.pod_class.count if self.mask is None else int(np.count_nonzero(self.mask))
 
@@ -72,86 +83,78 @@ class Feasible:
 
     @property
     def has_scores_of_class(self) -> bool:
-        """Whether the cached scores are the pod's: no plugin called for every pod scores it."""
-        return self.outcomes is self.pod_class.outcomes or not any(
-            [p.scores or p.tiers for p in self.per_pod_outcomes]
-        )
+        """Whether the kept scores are the pod's: no plugin that is asked for it scores it."""
+        return self.is_of_class or not any([p.scores or p.tiers for p in self.per_pod])
 
     @property
     def plans(self) -> dict[str, PodPlan]:
         """The plan of each plugin that takes part, by the plugin's name; do not modify it."""
-        if self.outcomes is self.pod_class.outcomes:
+        if self.is_of_class:
             return self.pod_class.plans
-        return self.pod_class.plans | {
-            p.use.name: p.plan for p in self.per_pod_outcomes if not p.skip
-        }
+        return self.pod_class.plans | {p.use.name: p.plan for p in self.per_pod if not p.skip}
 
     def restricted_to(self, rows: Rows) -> Feasible:
         """Return the same with only these rows, which extenders have chosen."""
         mask = np.zeros(self.view.nodes.size, np.bool_)
         mask[rows] = True
-        chosen = (
-            self.preselected_row
-            if self.preselected_row is not None and mask[self.preselected_row]
-            else None
-        )
-        return Feasible(
-            self.pod, self.view, self.pod_class, self.outcomes, mask, chosen, self.statuses
+        row = self.preselected_row
+        return self._replace(
+            mask=mask,
+            remaining=None,
+            preselected_row=row if row is not None and mask[row] else None,
         )
 
 
-def run_uncached_filters(found: Feasible) -> str:
-    """Remove the rows that uncached filters reject from the mask; return an error, or "".
+def run_filters_per_pod(found: Feasible) -> tuple[Feasible, str]:
+    """Remove the rows that filters reject which are called for every pod; also return an error.
 
     An error on any row fails the attempt, unless the pod fits on the node it is nominated to.
     """
-    pod_class = found.pod_class
-    if pod_class.accepts_slices and found.outcomes is pod_class.outcomes:
-        size = found.view.nodes.size
+    parts = found.pod_class.parts
+    if parts.accepts_slices and found.is_of_class:
         # A slice of all rows is cheaper than selected rows, and these plugins return no errors.
-        all_rows = slice(0, size)
-        found.remaining = pod_class.remaining_after(
-            [p.filter(all_rows) for p in pod_class.uncached_filters]
+        all_rows = slice(0, found.view.nodes.size)
+        remaining = found.pod_class.remaining_after(
+            [p.filter(all_rows) for p in parts.filters_per_pod]
         )
-        found.mask = found.remaining.mask
-        return ""
-    return _run_filters_in_order(found)
+        return found._replace(mask=remaining.mask, remaining=remaining), ""
+    mask, error = _run_in_order(found)
+    return found._replace(mask=mask), error
 
 
-def _run_filters_in_order(found: Feasible) -> str:
+def _run_in_order(found: Feasible) -> tuple[NDArray[np.bool_] | None, str]:
+    """Return the mask of the rows that remain, and an error or ""."""
     only = _only_filter(found)
+    size, error = found.view.nodes.size, ""
     if only is not None:
         rows = found.pod_class.rows()
         verdicts = only.filter(rows)
         if not np.count_nonzero(verdicts):
-            return ""  # the feasible rows of the class are those of the pod
+            return None, ""  # the feasible rows of the class are those of the pod
         passed: NDArray[np.bool_] = verdicts == 0
-        if len(rows) == found.view.nodes.size:
-            found.mask = passed
-        else:
-            found.mask = np.zeros(found.view.nodes.size, np.bool_)
-            found.mask[rows] = passed
-        return _first_error(only, rows, verdicts)
-    size, error = found.view.nodes.size, ""
+        mask = passed
+        if len(rows) != size:
+            mask = np.zeros(size, np.bool_)
+            mask[rows] = passed
+        return mask, _first_error(only, rows, verdicts)
     passed = np.ones(size, np.bool_)
-    for outcome, rows in _uncached_filters(found, passed):
+    for outcome, rows in _filters_with_rows(found, passed):
         verdicts = outcome.filter(rows)
         error = error or _first_error(outcome, rows, verdicts)
         passed[rows] = verdicts == 0
-    found.mask = found.pod_class.feasible_mask[:size] & passed
-    return error
+    return found.pod_class.feasible_mask[:size] & passed, error
 
 
 def _only_filter(found: Feasible) -> PreFilterOutcome | None:
-    """Return the uncached filter if it is the only one, and runs after all cached ones."""
-    pod_class, per_pod = found.pod_class, found.per_pod_outcomes
-    if pod_class.uncached_filters or pod_class.restricting:
+    """Return the filter that is called for the pod, if it is the only one and runs last."""
+    parts, per_pod = found.pod_class.parts, found.per_pod
+    if parts.filters_per_pod or parts.restricting:
         return None
     filters = [p for p in per_pod if p.filters]
     if len(filters) != 1 or any([p.allowed_rows is not None for p in per_pod]):
         return None
     use = filters[0].use
-    is_last = pod_class.last_cached_filter < use.filter_order
+    is_last = parts.last_kept_filter < use.filter_order
     return filters[0] if is_last and not use.accepts_slices else None
 
 
@@ -168,7 +171,7 @@ def _first_error(outcome: PreFilterOutcome, rows: Rows, verdicts: Verdicts) -> s
 def rows_before(found: Feasible, plugin: str) -> Rows:
     """Return the rows with which the filter of a plugin will be called."""
     passed = np.ones(found.view.nodes.size, np.bool_)
-    for outcome, rows in _uncached_filters(found, passed):
+    for outcome, rows in _filters_with_rows(found, passed):
         if outcome.use.name == plugin:
             return rows
         passed[rows] = outcome.filter(rows) == 0
@@ -176,10 +179,10 @@ def rows_before(found: Feasible, plugin: str) -> Rows:
     return none
 
 
-def _uncached_filters(
+def _filters_with_rows(
     found: Feasible, passed: NDArray[np.bool_]
 ) -> Iterator[tuple[PreFilterOutcome, Rows]]:
-    """Yield each filter that is not cached with its rows; the caller updates ``passed``."""
+    """Yield each filter whose results are not kept with its rows; the caller updates ``passed``."""
     size = found.view.nodes.size
     for outcome in found.outcomes:
         if outcome.row_results is not None or outcome.skip:
@@ -197,19 +200,18 @@ def _uncached_filters(
 
 
 def _passed_before(found: Feasible, outcome: PreFilterOutcome) -> NDArray[np.bool_]:
-    """Return a mask of the rows that pass all cached filters before this one in filter order.
+    """Return a mask of the rows that pass all kept filters before this one in filter order.
 
     Rows that only later filters reject are included: an error of this filter there counts.
     """
     size = found.view.nodes.size
     mask = found.pod_class.feasible_mask[:size]
     order = outcome.use.filter_order
-    if found.pod_class.last_cached_filter < order:
+    if found.pod_class.parts.last_kept_filter < order:
         return mask
-    cached = [p for p in found.outcomes if p.filters and p.row_results is not None]
     mask = found.view.nodes.alive[:size].copy()
-    for other in cached:
+    for other in found.outcomes:
         verdicts = other.row_results.verdicts if other.row_results is not None else None
-        if verdicts is not None and other.use.filter_order < order:
+        if other.filters and verdicts is not None and other.use.filter_order < order:
             mask &= verdicts[:size] == 0
     return mask

@@ -65,7 +65,7 @@ def preempt_in_better_tiers(
 
     None: the pod is placed. A pod that is nominated to a feasible row is placed there.
     """
-    if found.preselected_row is not None or not found.pod_class.may_have_tiers:
+    if found.preselected_row is not None or not found.pod_class.parts.may_have_tiers:
         return None
     wanting = _wanting_plugins(found.plans)
     if not wanting:
@@ -73,13 +73,12 @@ def preempt_in_better_tiers(
     tiers = row_tiers(active_tiers(found.outcomes), found.view.nodes)
     if tiers is None:
         return None
-    compared = found if found.best_tier is None else found.best_tier
-    best = int(tiers[compared.rows].min())
+    best = int(tiers[found.rows].min())
     better = tiers < best
     if not better.any():
         return None
     # If the best tier was found without the other rows, their results may be out of date.
-    found.pod_class.refresh()
+    found.class_of_all_tiers.refresh()
     whole = reject_by_row(found.view, found.outcomes, found.statuses)
     whole.extender_preemption = extender_preemption
     result = _preempt_by_tier(profile, whole, tiers, now, best)

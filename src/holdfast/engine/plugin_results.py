@@ -19,7 +19,7 @@ from holdfast.columns.cells import Cells, cells
 from holdfast.columns.journal import StaleRows
 from holdfast.columns.node_table import NodeTable
 from holdfast.columns.pod_info import PodInfo
-from holdfast.engine.plugin_use import CyclePlan, PluginUse, plan_methods
+from holdfast.engine.plugin_use import CacheLevel, CyclePlan, PluginUse, plan_methods
 from holdfast.framework.plan import PodPlan
 from holdfast.framework.plugin import (
     AnyRows,
@@ -40,13 +40,13 @@ _FILTER_ORDER = attrgetter("use.filter_order")
 class PreFilterOutcome:
     """The result of one plugin's ``pre_filter``: skip, reject or a plan.
 
-    ``filters``, ``scores`` and ``tiers`` tell whether the plan does so for this pod. If it is
-    ``cacheable``, ``row_results`` caches its verdicts and raw scores. ``versions`` are those of the
-    plugin's epochs, last compared at ``stamp``. The plan may consider the outcomes ``combined``,
-    the first of which is the plugin's own.
+    ``filters``, ``scores`` and ``tiers`` tell whether the plan does so for this pod. ``level`` is
+    what may be used again; at ROWS ``row_results`` has verdicts and raw scores. ``versions`` are
+    those of the plugin's epochs, last compared at ``stamp``. The plan may consider the outcomes
+    ``combined``, the first of which is the plugin's own.
     """
 
-    __slots__ = ("allowed_rows", "cacheable", "combined", "filters", "methods", "plan", "reject",
+    __slots__ = ("allowed_rows", "combined", "filters", "level", "methods", "plan", "reject",
                  "row_results", "scores", "skip", "stamp", "tiers", "use", "versions")  # fmt: skip
 
     def __init__(
@@ -69,18 +69,21 @@ class PreFilterOutcome:
             self.filters = methods.filters and use.filters and self.plan.filters
             self.scores = methods.scores and use.scores and self.plan.scores
             self.tiers = methods.tiers and use.scores
-            self.cacheable = use.cacheable or result.row_scope
+            self.level = CacheLevel.ROWS if result.row_scope else use.level
         else:
-            self.filters = self.scores = self.tiers = self.cacheable = False
+            self.filters = self.scores = self.tiers = False
+            self.level = use.level
 
     @property
     def only_pre_scores(self) -> bool:
         """Whether the plan looks at the feasible rows of the pod and does not score them."""
-        return self.use.per_pod and self.methods.pre_scores and not (self.scores or self.skip)
+        asked = self.level is CacheLevel.NOTHING and not self.skip
+        return asked and self.methods.pre_scores and not self.scores
 
     def cache_rows(self, nodes: NodeTable) -> None:
         """Cache the results of rows, if they can be cached."""
-        if self.cacheable and self.row_results is None:
+        evaluated = not self.skip and self.reject is None
+        if evaluated and self.level is CacheLevel.ROWS and self.row_results is None:
             self.row_results = RowResults(self, nodes)
 
     def considering(self, plan: PodPlan, others: Sequence[PreFilterOutcome]) -> PreFilterOutcome:

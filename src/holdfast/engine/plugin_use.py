@@ -2,15 +2,35 @@
 
 from __future__ import annotations
 
+from enum import Enum
 from functools import cache
 from typing import NamedTuple
 
 from holdfast.engine.profile import Profile
 from holdfast.framework.former_contract import converted
-from holdfast.framework.plan import NodeFilter, NodeScorer, PodPlan, Tiers
+from holdfast.framework.plan import NodeFilter, NodeScorer, Tiers
 from holdfast.framework.plugin import Plugin, Scope
 from holdfast.framework.points import Point, has_point, overrides
 from holdfast.framework.reservation_options import ReservationFilter
+
+
+class CacheLevel(Enum):
+    """What of a plugin is used again for the next pod with the same ``reads``."""
+
+    ROWS = "rows"
+    """Verdicts and raw scores of rows: only changed rows are evaluated (scopes NODE, ROW)."""
+    PLAN = "plan"
+    """The plan; its ``filter`` and ``score`` are called for every pod (scope DOMAIN)."""
+    NOTHING = "nothing"
+    """``pre_filter`` is called for every pod (scope CLUSTER)."""
+
+
+_LEVELS = {
+    Scope.NODE: CacheLevel.ROWS,
+    Scope.ROW: CacheLevel.ROWS,
+    Scope.DOMAIN: CacheLevel.PLAN,
+    Scope.CLUSTER: CacheLevel.NOTHING,
+}
 
 
 class CyclePlan(NodeFilter, NodeScorer, Tiers):
@@ -39,7 +59,7 @@ class PlanMethods(NamedTuple):
 
 
 @cache
-def plan_methods(plan: type[PodPlan]) -> PlanMethods:
+def plan_methods(plan: type) -> PlanMethods:
     """Return what a class of plans does."""
     normalizes = overrides(plan, NodeScorer.normalize_score)
     pre_scores = overrides(plan, NodeScorer.pre_score)
@@ -63,17 +83,15 @@ def plan_methods(plan: type[PodPlan]) -> PlanMethods:
 class PluginUse:
     """The extension points at which a profile uses a plugin, and how its results may be cached.
 
-    ``per_pod``: nothing is cached, all methods are called for every pod (scope CLUSTER).
-    ``cacheable``: verdicts and raw scores are cached; with ``node_scope`` they do not change when
-    pods do. ``filters`` and ``scores``: the profile enables these points. ``pre_filter_enabled``: a
-    Reject of ``pre_filter``, and the rows it allows, count. ``filter_order`` is the plugin's place
-    among the filters. ``filtered`` and the like count the rows that it has evaluated. Without a
-    profile it is enabled everywhere.
+    ``node_scope``: results of rows do not change when pods do. ``filters`` and ``scores``: the
+    profile enables these points. ``pre_filter_enabled``: a Reject of ``pre_filter``, and the rows
+    it allows, count. ``filter_order`` is the plugin's place among the filters. ``filtered`` and the
+    like count the rows that it has evaluated. Without a profile it is enabled everywhere.
     """
 
-    __slots__ = ("accepts_slices", "bounded_scores", "cacheable", "comparable_plans", "epochs",
-                 "filter_order", "filtered", "filters", "ignores_requests", "key_outside_spec",
-                 "may_have_tiers", "meter", "name", "node_scope", "per_pod", "plugin",
+    __slots__ = ("accepts_slices", "bounded_scores", "comparable_plans", "epochs", "filter_order",
+                 "filtered", "filters", "ignores_requests", "key_outside_spec", "level",
+                 "may_have_tiers", "meter", "name", "node_scope", "plugin",
                  "pre_filter_enabled", "pre_filtered", "pre_scored", "scored",
                  "scores")  # fmt: skip
 
@@ -91,8 +109,7 @@ class PluginUse:
         self.may_have_tiers = enabled.scores and any(
             issubclass(plan, Tiers) for plan in plugin.plan_classes
         )
-        self.per_pod = traits.scope is Scope.CLUSTER
-        self.cacheable = traits.scope.cacheable
+        self.level = _LEVELS[traits.scope]
         self.node_scope = traits.scope is Scope.NODE
         self.accepts_slices = traits.accepts_slices
         self.bounded_scores = traits.bounded_scores

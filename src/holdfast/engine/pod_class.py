@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from operator import is_
 from typing import Any
 
@@ -17,22 +18,25 @@ from numpy.typing import NDArray
 from holdfast.columns.cells import cells
 from holdfast.columns.journal import StaleRows
 from holdfast.columns.node_table import NodeTable
-from holdfast.engine.cached_scores import (
-    INFEASIBLE,
-    BestRows,
-    best_of,
-)
+from holdfast.engine.cached_scores import INFEASIBLE, BestRows, best_of
+from holdfast.engine.class_parts import ClassParts
 from holdfast.engine.nominated_pods import NominatedPodFilter
-from holdfast.engine.plugin_results import NodeFilterMask, PreFilterOutcome, differences
+from holdfast.engine.plugin_results import (
+    NodeFilterMask,
+    PreFilterOutcome,
+    active_filters,
+    differences,
+    in_filter_order,
+)
 from holdfast.engine.profile import Profile
 from holdfast.engine.rejections import FirstRejections
-from holdfast.engine.sorted_outcomes import SortedOutcomes
 from holdfast.framework.plugin import AnyRows, Rows, Verdicts
+from holdfast.framework.world import World
 
 
 @dataclass(slots=True)
 class RemainingRows:
-    """The feasible rows that remain after uncached filters, for one list of their verdicts."""
+    """The feasible rows that remain after filters per pod, for one list of their verdicts."""
 
     verdicts: list[Verdicts]
     mask: NDArray[np.bool_]
@@ -46,22 +50,22 @@ class RemainingRows:
         return self._rows
 
 
-class PodClass(SortedOutcomes):
+class PodClass:
     """The cached evaluation of a class of pods: feasible rows and their total scores.
 
     ``pre_filter_passed``: no ``pre_filter`` rejected the pods, and at most one restricts the rows.
-    ``feasible_mask`` has the rows that pass every cached filter; ``totals`` their weighted sums,
-    and ``INFEASIBLE`` elsewhere. Scores in ``uncached_scores`` are computed for every pod. A
-    ``dominant_score`` is cached too, but not part of the totals.
+    ``feasible_mask`` has the rows that pass every filter whose results are kept; ``totals`` their
+    weighted sums, and ``INFEASIBLE`` elsewhere. ``parts`` are the plugins by how they take part:
+    some filters and scores are called for every pod. A dominant score is kept, too, but not part of
+    the totals.
 
     Invariants after ``refresh``, until the node table changes; ``faults`` computes all of it again:
 
-    - ``feasible_mask`` has exactly the nodes that pass every cached filter and are in all rows that
+    - ``feasible_mask`` has exactly the nodes that pass every kept filter and are in all rows that
       PreFilter allows; ``count``, ``rows()`` and ``remaining_after`` follow from it.
-    - The total of a feasible row is the sum of its ``plain_scores`` and ``normalized_scores``.
-    - ``has_totals``: no plugin has tiers, and every cached score is plain or normalized by range.
-      ``totals_complete``: moreover no score is uncached, except one that is the same for all rows
-      of a tier, so ``best_rows`` are the best.
+    - The total of a feasible row is the sum of its plain and normalized scores. If ``parts`` has
+      totals, no other score is kept. ``totals_complete``: moreover no score is computed for every
+      pod, except one that is the same for all rows of a tier, so ``best_rows`` are the best.
     - ``_constant_scores``: every normalized score is uniform and depends on nodes only, so together
       they are ``_constant`` for each feasible row until a node changes, or another row becomes
       feasible.
@@ -69,7 +73,7 @@ class PodClass(SortedOutcomes):
       right for a subset of the rows. Otherwise scores must be normalized over that subset.
     - ``single_row_changes`` tells only whether caching the best rows is worthwhile.
 
-    ``tiered`` is the plugin that lists the rows of each tier, if the best tier alone can be
+    ``parts.tiered`` is the plugin that lists the rows of each tier, if the best tier alone can be
     evaluated: ``tier_classes`` restrict the class to the rows of a tier. In such a class the
     verdicts of that plugin are those of its rows, and its score is the same for all of them.
     """
@@ -84,14 +88,23 @@ class PodClass(SortedOutcomes):
         *,
         in_tier: bool = False,
     ) -> None:
-        super().__init__(profile, outcomes, in_tier=in_tier)
+        self.parts = parts = ClassParts(profile, outcomes, in_tier=in_tier)
+        self.outcomes = outcomes
+        self.plans = parts.plans
         self.rejected = rejected
         self.stamp = nodes.epochs.stamp
         self._nodes = nodes
         self._journal, self._node_journal = nodes.journal, nodes.node_journal
         self._profile, self._node_mask = profile, node_mask
-        self.pre_filter_passed = rejected is None and len(self.restricting) < 2
-        self.totals_complete = self.has_totals and all(p.tiers for p in self.uncached_scores)
+        self._row_results = parts.row_results
+        self._verdicts = [r.verdicts for r in parts.row_results if r.verdicts is not None]
+        self._verdicts_at = [cells(verdicts) for verdicts in self._verdicts]
+        self._plain_scores, self._normalized = parts.plain_scores, parts.normalized_scores
+        self._dominant = parts.dominant_score
+        self._constant_scores = not self._normalized
+        self._constant = 0.0
+        self.pre_filter_passed = rejected is None and len(parts.restricting) < 2
+        self.totals_complete = parts.has_totals and all(p.tiers for p in parts.scores_per_pod)
         self.known_tiers: dict[int, PodClass] = {}
         """The class restricted to a tier, by the id of the array of rows, which it holds."""
         self.feasible_mask: NDArray[np.bool_] = np.zeros(nodes.capacity, np.bool_)
@@ -104,10 +117,7 @@ class PodClass(SortedOutcomes):
         self._rows: Rows | None = None
         self._remaining: RemainingRows | None = None
         self._first_rejections: FirstRejections | None = None
-        self.nominated_filter: NominatedPodFilter | None = None
-        """Created when pods are nominated to nodes."""
-        self.leading_nominated_filter: NominatedPodFilter | None = None
-        """The same with only the cached filters before the first uncached one."""
+        self._nominated_filter: NominatedPodFilter | None = None
         self._node_mask_at = node_mask.at
         self._feasible_at, self._total_at = cells(self.feasible_mask), cells(self.totals)
         self._cursor = self._node_cursor = -1
@@ -117,8 +127,8 @@ class PodClass(SortedOutcomes):
 
         There are none if the plugin does not list the rows now.
         """
-        assert self.tiered is not None
-        tiers = self.tiered.plan.tier_rows() or ()
+        assert self.parts.tiered is not None
+        tiers = self.parts.tiered.plan.tier_rows() or ()
         known = self.known_tiers
         for rows in tiers:
             found = known.get(id(rows))
@@ -131,17 +141,34 @@ class PodClass(SortedOutcomes):
                 )
             yield found
 
-    def first_rejections(self, uncached: list[Verdicts]) -> FirstRejections | None:
-        """Return each row's first rejection, or None if it cannot be cached; call after refresh.
+    def nominated_filter(self, world: World, priority: int) -> NominatedPodFilter:
+        """Return the filters whose results are kept, up to the first one that is called per pod.
 
-        ``uncached`` are the verdicts of the uncached filters. The result is cached while the
-        filters return the same arrays.
+        With pods nominated to nodes; ``priority`` is the same for all pods of the class.
+        """
+        if self._nominated_filter is None:
+            kept = takewhile(lambda p: p.row_results is not None, in_filter_order(self.outcomes))
+            self._nominated_filter = NominatedPodFilter(
+                world, priority, active_filters(kept), self.feasible_mask
+            )
+        return self._nominated_filter
+
+    @property
+    def made_nominated_filter(self) -> NominatedPodFilter | None:
+        """The same if it was asked for before."""
+        return self._nominated_filter
+
+    def first_rejections(self, per_pod: list[Verdicts]) -> FirstRejections | None:
+        """Return each row's first rejection, or None if it cannot be kept; call after refresh.
+
+        ``per_pod`` are the verdicts of the filters that are called for every pod. The result is
+        kept while these return the same arrays.
         """
         found = self._first_rejections
-        if found is None or not all(map(is_, found.uncached, uncached)):
-            if self.restricting or len(uncached) != len(self.uncached_filters):
+        if found is None or not all(map(is_, found.per_pod, per_pod)):
+            if self.parts.restricting or len(per_pod) != len(self.parts.filters_per_pod):
                 return None
-            found = FirstRejections(self._nodes, self.outcomes, uncached)
+            found = FirstRejections(self._nodes, self.outcomes, per_pod)
             self._first_rejections = found
         found.refresh()
         return found
@@ -149,9 +176,9 @@ class PodClass(SortedOutcomes):
     @property
     def uniform(self) -> bool:
         """Whether the totals are also right for a subset of the feasible rows."""
-        if self.dominant_score is not None and not self.dominant_score.uniform:
+        if self._dominant is not None and not self._dominant.uniform:
             return False
-        return self._constant_scores or all([part.uniform for part in self.normalized_scores])
+        return self._constant_scores or all([part.uniform for part in self._normalized])
 
     def rows(self) -> Rows:
         """Return the feasible rows, ascending; a shared array, do not modify it."""
@@ -160,9 +187,9 @@ class PodClass(SortedOutcomes):
         return self._rows
 
     def remaining_after(self, verdicts: list[Verdicts]) -> RemainingRows:
-        """Return the feasible rows that also pass these verdicts of uncached filters.
+        """Return the feasible rows that also pass these verdicts of filters per pod.
 
-        The result is cached while the filters return the same arrays.
+        The result is kept while the filters return the same arrays.
         """
         remaining, size = self._remaining, self._nodes.size
         if (
@@ -178,8 +205,8 @@ class PodClass(SortedOutcomes):
 
     def best_rows(self) -> Sequence[int] | Rows:
         """Return the feasible rows with the highest total."""
-        if self.dominant_score is not None:
-            return self.dominant_score.best_rows(self.totals[: self._nodes.size])
+        if self._dominant is not None:
+            return self._dominant.best_rows(self.totals[: self._nodes.size])
         if self.best.best_total is None:
             total = self.totals[: self._nodes.size]
             if not self.single_row_changes:
@@ -193,7 +220,7 @@ class PodClass(SortedOutcomes):
             return
         size = self._nodes.size
         ok = self.feasible_mask[:size]
-        for row_results in (*self._node_results, *self._row_results):
+        for row_results in (*self.parts.node_results, *self._row_results):
             yield from row_results.faults()
         yield from self._node_mask.faults()
         passed = self._node_mask.mask[:size]
@@ -207,34 +234,33 @@ class PodClass(SortedOutcomes):
         if self._remaining is not None:
             passed = ok & np.all([verdicts == 0 for verdicts in self._remaining.verdicts], axis=0)
             yield from differences(
-                "cached rows that pass uncached filters", self._remaining.mask, passed
+                "cached rows that pass filters per pod", self._remaining.mask, passed
             )
         yield from self._score_faults(ok)
         if self._first_rejections is not None:
             yield from self._first_rejections.faults()
-        for nominated_filter in (self.nominated_filter, self.leading_nominated_filter):
-            if nominated_filter is not None:
-                yield from nominated_filter.faults()
+        if self._nominated_filter is not None:
+            yield from self._nominated_filter.faults()
 
     def _score_faults(self, ok: NDArray[np.bool_]) -> Iterator[str]:
         total, expected = self.totals[: len(ok)], np.zeros(len(ok))
-        for part in self.normalized_scores:
+        for part in self._normalized:
             yield from part.faults(ok)
             expected += part.scores_of(slice(0, len(ok)))
-        for raw, _, weight in self.plain_scores:
+        for raw, _, weight in self._plain_scores:
             expected += raw[: len(ok)] * weight
         yield from differences("cached totals", total, np.where(ok, expected, INFEASIBLE))
         yield from self.best.faults(total)
-        constant = sum([part.constant for part in self.normalized_scores], 0.0)
-        uniform = all([part.uniform and part.node_scope for part in self.normalized_scores])
+        constant = sum([part.constant for part in self._normalized], 0.0)
+        uniform = all([part.uniform and part.node_scope for part in self._normalized])
         if self._constant_scores and not (uniform and self._constant == constant):
             yield f"cached sum of normalized scores {self._constant} is not that of every row"
-        if self.dominant_score is not None and ok.any():
-            yield from self.dominant_score.faults(ok)
+        if self._dominant is not None and ok.any():
+            yield from self._dominant.faults(ok)
             best = best_of(
-                np.where(ok, total + self.dominant_score.scores_of(slice(0, len(ok))), INFEASIBLE)
+                np.where(ok, total + self._dominant.scores_of(slice(0, len(ok))), INFEASIBLE)
             )
-            if sorted(self.dominant_score.best_rows(total)) != best.tolist():
+            if sorted(self._dominant.best_rows(total)) != best.tolist():
                 yield "cached best rows of the dominant score do not have the highest total"
 
     def refresh(self) -> None:
@@ -250,15 +276,15 @@ class PodClass(SortedOutcomes):
                 row_results.refresh_row(row, cursor, seq)
             if self._update_row(row, self._constant_scores):
                 self._find_ranges()
-            if self.dominant_score is not None:
-                self.dominant_score.refresh_row(row, feasible=self._feasible_at[row])
+            if self._dominant is not None:
+                self._dominant.refresh_row(row, feasible=self._feasible_at[row])
             return
         self._refresh_many()
 
     def _refresh_many(self) -> None:
         constant = self._constant_scores and self._node_cursor == self._node_journal.seq
         for row_results in (
-            self._row_results if constant else (*self._node_results, *self._row_results)
+            self._row_results if constant else (*self.parts.node_results, *self._row_results)
         ):
             row_results.refresh()
         size = self._nodes.size
@@ -275,8 +301,8 @@ class PodClass(SortedOutcomes):
             range_changed = self._update_rows(stale, constant)
         if range_changed:
             self._find_ranges()
-        if self.dominant_score is not None:
-            self.dominant_score.find_range(self.feasible_mask[:size])
+        if self._dominant is not None:
+            self._dominant.find_range(self.feasible_mask[:size])
 
     def _update_row(self, row: int, constant: bool) -> bool:
         """Compute one row; return whether the range of a normalized score may have changed."""
@@ -296,7 +322,7 @@ class PodClass(SortedOutcomes):
         if not constant:
             total, moved = self._normalized_at(row, was, ok)
         if ok:
-            for _, raw_at, weight in self.plain_scores:
+            for _, raw_at, weight in self._plain_scores:
                 total += raw_at[row] * weight
         else:
             total = INFEASIBLE
@@ -307,7 +333,7 @@ class PodClass(SortedOutcomes):
     def _normalized_at(self, row: int, was: bool, ok: bool) -> tuple[float, bool]:
         """Return the sum of a row's normalized scores, and whether a range may have changed."""
         total, moved = 0.0, False
-        for part in self.normalized_scores:
+        for part in self._normalized:
             if part.may_move_range(row, was=was, ok=ok):
                 moved = True
             elif ok:
@@ -327,7 +353,7 @@ class PodClass(SortedOutcomes):
             self.feasible_mask[rows] = ok
             self._rows = self._remaining = None
             constant = False
-        if not constant and any(part.many_may_move_range(rows) for part in self.normalized_scores):
+        if not constant and any(part.many_may_move_range(rows) for part in self._normalized):
             return True
         self._write_totals(rows, ok)
         return False
@@ -335,25 +361,21 @@ class PodClass(SortedOutcomes):
     def _find_ranges(self) -> None:
         rows = slice(0, self._nodes.size)
         ok = self.feasible_mask[rows]
-        for part in self.normalized_scores:
+        for part in self._normalized:
             part.find_range(ok)
-        self._constant_scores = all(
-            [part.uniform and part.node_scope for part in self.normalized_scores]
-        )
-        self._constant = sum(
-            [part.constant for part in self.normalized_scores if part.uniform], 0.0
-        )
+        self._constant_scores = all([part.uniform and part.node_scope for part in self._normalized])
+        self._constant = sum([part.constant for part in self._normalized if part.uniform], 0.0)
         self.best.clear()
         self._write_totals(rows, ok)
 
     def _write_totals(self, rows: AnyRows, ok: NDArray[np.bool_]) -> None:
         """Write the totals of rows whose feasibility and score ranges are up to date."""
         total: Any = self._constant
-        for raw, _, weight in self.plain_scores:
+        for raw, _, weight in self._plain_scores:
             part = raw[rows]
             total = total + (part if weight == 1.0 else part * weight)
         if not self._constant_scores:
-            for scaled in self.normalized_scores:
+            for scaled in self._normalized:
                 if not scaled.uniform:
                     total = total + scaled.scores_of(rows)
         if np.count_nonzero(ok) < len(ok):

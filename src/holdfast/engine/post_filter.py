@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from holdfast.engine.decision_cache import decision_cache
 from holdfast.engine.lazy_sequence import LazySequence
 from holdfast.engine.preemption import PreemptionCost, cost_of
 from holdfast.engine.profile import Profile
@@ -26,12 +25,7 @@ def run_post_filter_plugins(
     """
     if rejection.error or not rejection.nodes or rejection.pod.excess:
         return None
-    view = View(
-        world,
-        rejection.pod,
-        now,
-        reservations=decision_cache(profile, world).allocates_reservations,
-    )
+    view = profile.view(rejection.pod, world, now)
     results: list[PostFilterResult] = []
     proposal: PostFilterResult | None = None
     for plugin in profile.plugins_at(Point.POST_FILTER):

@@ -16,7 +16,6 @@ from holdfast.engine.expected_rejection import filters_for_post_filter
 from holdfast.engine.profile import Profile
 from holdfast.framework.plugin import Plugin
 from holdfast.framework.points import Point
-from holdfast.framework.view import View
 from holdfast.framework.world import World
 
 
@@ -25,7 +24,7 @@ def prepare_in_steps(profile: Profile, pod: PodInfo, world: World, now: float) -
     if pod.excess or not world.nodes.row_of:
         return  # no plugin is called for it
     yield from world.reservations.match_in_steps(pod)
-    view = View(world, pod, now)
+    view = profile.view(pod, world, now)
     for plugin in profile.plugins_with(Plugin.prepare):
         rows = partial(rows_to_filter, profile, pod, world, now, plugin.name)
         yield from plugin.prepare(pod, view, rows)
@@ -41,7 +40,7 @@ def prepare_in_steps(profile: Profile, pod: PodInfo, world: World, now: float) -
             filters = filters_for_post_filter(profile, pod, world, now)
             if filters:
                 # Another view: the world may have changed since.
-                yield from last.prepare_post_filter(filters, View(world, pod, now))
+                yield from last.prepare_post_filter(filters, profile.view(pod, world, now))
 
 
 def _runs_post_filter(profile: Profile, plugin: Plugin) -> bool:
@@ -59,7 +58,7 @@ def _prepare_filters(
     """Prepare the plans that the pod's class has for these plugins."""
     cache = decision_cache(profile, world)
     # Another view than that of the plugins before, after which the world may have changed.
-    view = View(world, pod, now, reservations=cache.allocates_reservations)
+    view = profile.view(pod, world, now)
     for outcome in cache.pod_class(pod, view).outcomes:
         if outcome.use.name in plugins and not outcome.skip and outcome.reject is None:
             yield from outcome.plan.prepare_rows()

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from holdfast.columns.pod_info import PodInfo
 from holdfast.engine.metering import NO_METER, PluginMeter
 from holdfast.errors import BadConfiguration
 from holdfast.framework.arguments import Args
@@ -13,6 +14,8 @@ from holdfast.framework.former_contract import converted
 from holdfast.framework.plan import PodPlan, Reserver
 from holdfast.framework.plugin import Plugin
 from holdfast.framework.points import Point, has_point, overrides, plan_has_point
+from holdfast.framework.view import View
+from holdfast.framework.world import World
 
 Factory = Callable[[Args], Any]
 Plugins = tuple[Plugin, ...]
@@ -71,6 +74,20 @@ class Profile:
             for point, listed in self.plugins_by_point.items()
         }
         object.__setattr__(self, "plugins_by_point", lists)
+
+    def view(self, pod: PodInfo, world: World, now: float) -> View:
+        """Return the world as a pod of this profile sees it."""
+        return View(world, pod, now, reservations=self.allocates_reservations)
+
+    @property
+    def allocates_reservations(self) -> bool:
+        """Whether a filter gives reserved resources to owners; else they are in use for all."""
+        known = self._known.get("allocates reservations")
+        if known is None:
+            known = self._known["allocates reservations"] = tuple(
+                p for p in self.plugins_at(Point.FILTER) if p.traits.allocates_reservations
+            )
+        return bool(known)
 
     def plugins_at(self, point: Point) -> Plugins:
         """Return the plugins that are enabled at an extension point, in their order there."""

@@ -73,7 +73,7 @@ def total(scores: Iterable[Score], count: int) -> NDArray[np.float64]:
 def weighted_scores(
     profile: Profile, outcome: PreFilterOutcome, rows: AnyRows
 ) -> NDArray[np.float64] | float:
-    """Return the weighted scores of an uncached plugin.
+    """Return the weighted scores of a plugin that scores for every pod.
 
     ``rows`` is a slice if all rows of the node table are compared.
     """

@@ -68,7 +68,7 @@ def schedule_pod(
 ) -> Placement | SchedulingFailure:
     """Select a node and assume the pod there, or return why not."""
     found = feasible(profile, pod_info, world, now)
-    if isinstance(found, Feasible) and found.pod_class.may_have_tiers:
+    if isinstance(found, Feasible) and found.pod_class.parts.may_have_tiers:
         failure = failure_before_next_tier(profile, found, now)
         if failure is not None:
             return failure

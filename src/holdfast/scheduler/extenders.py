@@ -25,6 +25,7 @@ from holdfast.client.informer import Informer
 from holdfast.client.transport import Request, Response, write_check_of
 from holdfast.clock import Clock
 from holdfast.columns.pod_info import PodInfo
+from holdfast.engine.decision import all_tiers
 from holdfast.engine.extender_results import ExtenderResults
 from holdfast.engine.feasible_rows import Feasible
 from holdfast.errors import BadConfiguration, HoldfastError, Unavailable
@@ -104,7 +105,9 @@ class Extenders:
         """
         names, pod = found.view.nodes.names, found.pod
         nominated = [names[row] for row in (found.preselected_row,) if row is not None]
-        rows = [name for row in found.rows.tolist() if self._is_known(name := names[row])]
+        rows = [
+            name for row in all_tiers(found).rows.tolist() if self._is_known(name := names[row])
+        ]
         body = await self._body(pod)
         if nominated and self._is_known(nominated[0]):
             try:

@@ -72,7 +72,7 @@ class QueueingHints:
     def queueing_strategy(self, queued: QueuedPodInfo, event: ClusterEvent) -> QueueingStrategy:
         """Return what to do with a rejected pod after an event, by its plugins' hints."""
         pod_info = queued.pod_info
-        view = View(self._world, pod_info, self._now())
+        view = self._view(pod_info)
         of_owner = event.is_reservation_event or event.is_for_pod(pod_info)
         if of_owner and view.matched_reservations is not None:
             # The owner may have been rejected for lack of the resources reserved for it.
@@ -131,9 +131,13 @@ class QueueingHints:
         if overrides(plugin, Plugin.event_keys):
             return True
         if plugin.traits.reads_outside_spec:
-            view = View(self._world, pod_info, self._now())
+            view = self._view(pod_info)
             return plugin.key_outside_spec(pod_info, view) is not None
         return has_point(plugin, Point.FILTER) and plugin.traits.scope is Scope.CLUSTER
+
+    def _view(self, pod_info: PodInfo) -> View:
+        profile = self._profiles[pod_info.scheduler_name]
+        return profile.view(pod_info, self._world, self._now())
 
     def _hint(
         self, plugin: Plugin | None, event: ClusterEvent, pod_info: PodInfo, view: View

@@ -1,4 +1,4 @@
-"""The plugins of a class of pods by how they take part: cached or not, plain or normalized."""
+"""The plugins of a class of pods by how they take part: what is kept, and how scores add up."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from numpy.typing import NDArray
 from holdfast.columns.cells import Cells
 from holdfast.engine.cached_scores import DominantScore, NormalizedScore
 from holdfast.engine.plugin_results import PreFilterOutcome, RowResults
+from holdfast.engine.plugin_use import CacheLevel
 from holdfast.engine.profile import Profile
 from holdfast.engine.scoring import HIGHEST_SCORE
 from holdfast.framework.plan import PodPlan
-from holdfast.framework.plugin import Verdicts
 
 
-class SortedOutcomes:
-    """The PreFilter outcomes of all plugins, grouped by how rows are filtered and scored.
+class ClassParts:
+    """The PreFilter outcomes of a class, grouped by how rows are filtered and scored.
 
     ``in_tier``: all rows are of one tier, so a plugin with tiers neither filters nor ranks them.
     """
@@ -23,69 +23,64 @@ class SortedOutcomes:
     def __init__(
         self, profile: Profile, outcomes: list[PreFilterOutcome], *, in_tier: bool
     ) -> None:
-        self.outcomes = outcomes
         self.plans: dict[str, PodPlan] = {}
-        self.per_pod_places: list[tuple[int, PreFilterOutcome]] = []
-        """The plugins that are called for every pod, with their places in ``outcomes``."""
-        self.uncached_filters: list[PreFilterOutcome] = []
+        """The plans that are kept, by plugin."""
+        self.places_per_pod: list[int] = []
+        """The places in the outcomes of the plugins that are asked for every pod."""
+        self.filters_per_pod: list[PreFilterOutcome] = []
+        """Kept plans whose ``filter`` is called for every pod."""
+        self.scores_per_pod: list[PreFilterOutcome] = []
+        """The same for ``score``."""
         self.accepts_slices = True
-        """Whether uncached filters accept slices, and no uncached plugin restricts the rows."""
+        """Whether all of ``filters_per_pod`` accept slices, and none of them restricts the rows."""
         self.restricting: list[PreFilterOutcome] = []
-        self._node_results: list[RowResults] = []
-        self._row_results: list[RowResults] = []
-        self._verdicts: list[Verdicts] = []
-        self._verdicts_at: list[Cells[int]] = []
+        """The outcomes that allow some rows only."""
+        self.node_results: list[RowResults] = []
+        """Results of rows that change only when nodes do."""
+        self.row_results: list[RowResults] = []
+        """Results of rows that change when pods do, too."""
         self.plain_scores: list[tuple[NDArray[np.float64], Cells[float], float]] = []
+        """Raw scores that need no normalizing, by row, and their weights."""
         self.normalized_scores: list[NormalizedScore] = []
         self.dominant_score: DominantScore | None = None
-        self.uncached_scores: list[PreFilterOutcome] = []
-        self.last_cached_filter = -1
-        """The place of the last cached filter among all filters."""
+        self.last_kept_filter = -1
+        """The place of the last filter with kept results among all filters."""
         self.has_totals = True
-        self._constant_scores = True
-        """Whether normalized scores add up to ``_constant`` for every feasible row."""
-        self._constant = 0.0
-        for place, p in enumerate(self.outcomes):
+        """Whether kept scores add up to a total: no plugin has tiers, and every kept score is plain
+        or normalized by range."""
+        for place, p in enumerate(outcomes):
             if p.allowed_rows is not None:
                 self.restricting.append(p)
-            if p.use.per_pod:
-                self.per_pod_places.append((place, p))
+            if p.level is CacheLevel.NOTHING:
+                self.places_per_pod.append(place)
             elif not p.skip and p.reject is None:
                 self.plans[p.use.name] = p.plan
-                if p.row_results is not None:
-                    self._sort_verdicts(p.row_results, node_scope=p.use.node_scope)
-                    if p.filters:
-                        order = p.use.filter_order
-                        self.last_cached_filter = max(self.last_cached_filter, order)
-                elif not (p.tiers and in_tier):
-                    if p.filters:
-                        self.uncached_filters.append(p)
-                        self.accepts_slices &= p.use.accepts_slices
-                    self.accepts_slices &= p.allowed_rows is None
+                self._sort_filter(p, in_tier=in_tier)
                 if p.scores:
-                    self._sort_scores(p, profile.weight(p.use.name))
+                    self._sort_score(p, profile.weight(p.use.name))
         self._find_dominant_score()
-        self._find_tiers(in_tier=in_tier)
+        self._find_tiers(outcomes, in_tier=in_tier)
 
-    def _sort_verdicts(self, row_results: RowResults, *, node_scope: bool) -> None:
-        if node_scope:
-            self._node_results.append(row_results)
-            return
-        self._row_results.append(row_results)
-        if row_results.verdicts is not None:
-            assert row_results.verdict_at is not None
-            self._verdicts.append(row_results.verdicts)
-            self._verdicts_at.append(row_results.verdict_at)
+    def _sort_filter(self, p: PreFilterOutcome, *, in_tier: bool) -> None:
+        if p.row_results is not None:
+            of_nodes = p.use.node_scope
+            (self.node_results if of_nodes else self.row_results).append(p.row_results)
+            if p.filters:
+                self.last_kept_filter = max(self.last_kept_filter, p.use.filter_order)
+        elif not (p.tiers and in_tier):
+            if p.filters:
+                self.filters_per_pod.append(p)
+                self.accepts_slices &= p.use.accepts_slices
+            self.accepts_slices &= p.allowed_rows is None
 
-    def _sort_scores(self, p: PreFilterOutcome, weight: int) -> None:
-        """Group one score: uncached, normalized by range, plain, or none that totals can have."""
+    def _sort_score(self, p: PreFilterOutcome, weight: int) -> None:
+        """Group one score: per pod, normalized by range, plain, or none that totals can have."""
         row_results = p.row_results
         if row_results is None:
-            self.uncached_scores.append(p)
+            self.scores_per_pod.append(p)
         elif p.methods.normalizes_itself or p.plan.score_error:
             self.has_totals = False
         elif p.methods.normalizes_by_range:
-            self._constant_scores = False
             self.normalized_scores.append(
                 NormalizedScore(row_results, weight, node_scope=p.use.node_scope)
             )
@@ -109,12 +104,12 @@ class SortedOutcomes:
             )
             self.normalized_scores = rest
 
-    def _find_tiers(self, *, in_tier: bool) -> None:
+    def _find_tiers(self, outcomes: list[PreFilterOutcome], *, in_tier: bool) -> None:
         """Find out whether rows must be compared tier by tier, and if the best tier is enough."""
         self.tiered: PreFilterOutcome | None = None
-        tiered = [p for p in self.outcomes if p.tiers]
+        tiered = [p for p in outcomes if p.tiers]
         self.may_have_tiers = bool(tiered) or any(
-            p.use.may_have_tiers for _, p in self.per_pod_places
+            [outcomes[place].use.may_have_tiers for place in self.places_per_pod]
         )
         if tiered and not in_tier:
             first = tiered[0]
