@@ -7,7 +7,7 @@ import numpy as np
 from holdfast.engine.decision import feasible
 from holdfast.engine.profile import Profile
 from holdfast.framework.events import ClusterEvent
-from holdfast.framework.plugin import Placement, Reject
+from holdfast.framework.plugin import NodeScorer, Placement, Reject
 from holdfast.framework.rejection import Rejection
 from holdfast.framework.view import View
 from holdfast.framework.world import World
@@ -21,9 +21,9 @@ STORED = ("ResourceClass", "ResourceClaim", "Pod", "PodScheduling")
 
 @dataclass
 class Attempt:
-    """One attempt: the state, the placement and what PreBind returned."""
+    """One attempt: the plan, the placement and what PreBind returned."""
 
-    state: object
+    plan: object
     placement: Placement
     ended: Reject | None
 
@@ -66,44 +66,43 @@ class Desk:
 
     def reasons(self, raw):
         """The reason of each node, "" where the pod fits."""
-        state, rows = self.pre_filter(raw), self.world.nodes.rows
-        verdicts = self.plugin.filter(state, rows)
+        plan, rows = self.pre_filter(raw), self.world.nodes.rows
+        verdicts = plan.filter(rows)
         return {
-            self.world.nodes.names[row]: self.plugin.reasons(state, int(row))[0] if verdict else ""
+            self.world.nodes.names[row]: plan.reasons(int(row))[0] if verdict else ""
             for row, verdict in zip(rows, verdicts, strict=True)
         }
 
     def scores(self, raw):
         """The normalized score of each node."""
-        state, rows = self.pre_filter(raw), self.world.nodes.rows
-        found = self.plugin.normalize_score(state, rows, self.plugin.score(state, rows))
+        plan, rows = self.pre_filter(raw), self.world.nodes.rows
+        found = plan.normalize_score(rows, plan.score(rows))
         return {self.world.nodes.names[row]: score for row, score in zip(rows, found, strict=True)}
 
     def attempt(self, raw, node):
         """Decide for a node, and carry out PreBind."""
-        state = self.pre_filter(raw)
+        plan = self.pre_filter(raw)
         rows = self.world.nodes.rows
-        fitting = rows[self.plugin.filter(state, rows) == 0]
+        fitting = rows[plan.filter(rows) == 0]
         row = self.world.nodes.row_of[node]
         assert row in fitting
-        if len(fitting) > 1:
-            self.plugin.pre_score(state, fitting)
-        placement = Placement(self.pod_info(raw), row, node, {self.plugin.name: state})
-        assert self.plugin.reserve(state, placement) is None
+        if len(fitting) > 1 and isinstance(plan, NodeScorer):
+            plan.pre_score(fitting)
+        placement = Placement(self.pod_info(raw), row, node, {self.plugin.name: plan})
+        assert plan.reserve(placement) is None
         ended = None
-        if self.plugin.pre_bind_pre_flight(state, placement):
-            ended = self.api.drive(self.plugin.pre_bind(state, placement))
-        assert (ended is not None) <= self.plugin.may_end_pending(state, placement)
-        self.plugin.unreserve(state, placement)
-        return Attempt(state, placement, ended)
+        if plan.pre_bind_pre_flight(placement):
+            ended = self.api.drive(plan.pre_bind(placement))
+        assert (ended is not None) <= plan.may_end_pending(placement)
+        plan.unreserve(placement)
+        return Attempt(plan, placement, ended)
 
     def reject(self, raw, seed=0):
         """Run PostFilter for a pod that fits nowhere, carry out its calls, return its result."""
         rejection = feasible(self.profile, self.pod_info(raw), self.world, 0.0)
         assert isinstance(rejection, Rejection)
         rejection.rng = np.random.default_rng(seed)
-        state = rejection.states.get(self.plugin.name)
-        result = self.plugin.post_filter(state, rejection, self.view(raw))
+        result = self.plugin.post_filter(rejection, self.view(raw))
         for call in result.calls:
             self.api.carry_out(call)
         return result

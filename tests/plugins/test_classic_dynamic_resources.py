@@ -381,8 +381,8 @@ def test_C040_a_failed_bind_removes_the_reservation():
     desk = a_desk(a_classic_claim("c", status=an_allocation()))
     attempt = desk.attempt(pod, "n1")
     assert desk.consumers("c") == ["p"]
-    desk.api.drive(desk.plugin.undo_pre_bind(attempt.state, attempt.placement))
-    desk.api.drive(desk.plugin.undo_pre_bind(attempt.state, attempt.placement))
+    desk.api.drive(attempt.plan.undo_pre_bind(attempt.placement))
+    desk.api.drive(attempt.plan.undo_pre_bind(attempt.placement))
     assert desk.consumers("c") == []
 
 
@@ -405,7 +405,7 @@ def test_the_negotiation_of_a_bound_pod_is_deleted_once():
     attempt = desk.attempt(pod, "n1")
     assert desk.api.calls == []
     for _ in range(2):
-        desk.api.drive(desk.plugin.post_bind(attempt.state, attempt.placement))
+        desk.api.drive(attempt.plan.post_bind(attempt.placement))
     assert [call.verb for call in desk.api.calls] == ["delete"]
     assert desk.spec_of(pod) is None
 
@@ -418,7 +418,7 @@ def test_the_deletion_of_a_negotiation_is_tried_again():
     attempt = desk.attempt(pod, "n1")
     faults = [Unavailable("not now"), Unavailable("nor now")]
     desk.api.fail = lambda _call: faults.pop() if faults else None
-    desk.api.drive(desk.plugin.post_bind(attempt.state, attempt.placement))
+    desk.api.drive(attempt.plan.post_bind(attempt.placement))
     assert desk.spec_of(pod) is None
 
 
@@ -429,7 +429,7 @@ def test_the_explanation_says_what_drivers_answered():
         a_classic_claim("b"),
         a_pod_scheduling(pod, selected="n1", potential=["n1", "n2"], b=["n2"]),
     )
-    found = desk.plugin.explain(desk.pre_filter(pod), desk.world.nodes.rows)
+    found = desk.pre_filter(pod).explain(desk.world.nodes.rows)
     assert found["negotiation"] == {"selectedNode": "n1", "potentialNodes": ["n1", "n2"]}
     assert found["nodes"] == {
         "n1": {},

@@ -1,63 +1,49 @@
-"""The extension points of ClassicDynamicResources."""
+"""ClassicDynamicResources: which pods wait, and what helps those that were rejected."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Mapping
-from typing import Any, ClassVar
+from typing import Any
 
-import numpy as np
-
-from holdfast.api.classic import PodSchedulingSpec
 from holdfast.api.classic_annotation import InvalidEntries
 from holdfast.api.classic_claims import classic_entries
 from holdfast.api.classic_names import OWN_GROUP
-from holdfast.api.classic_shadows import missing_shadow, shadow_names
+from holdfast.api.classic_shadows import missing_shadow
 from holdfast.classic_dra.claim_state import ClaimState, state_of
 from holdfast.classic_dra.ledger import ClassicLedger
 from holdfast.classic_dra.pod_claims import ClaimNotReady, PodClaim
 from holdfast.columns.pod_info import PodInfo
 from holdfast.framework.events import QueueingStrategy
 from holdfast.framework.plugin import (
-    NO_CHANGE,
-    ApiCalls,
     ClusterEvent,
     Code,
-    Placement,
-    PodChange,
+    Plugin,
     PostFilterResult,
-    PreBindCalls,
-    RawScores,
     Reject,
     Rows,
     Scope,
     Skip,
     Traits,
-    Verdicts,
 )
 from holdfast.framework.rejection import Rejection
 from holdfast.framework.view import View
 from holdfast.plugins.classic_dynamic_resources import queueing_hints as hints
 from holdfast.plugins.classic_dynamic_resources.arguments import read_args
+from holdfast.plugins.classic_dynamic_resources.claim_reservation import ClaimReservation
 from holdfast.plugins.classic_dynamic_resources.claim_writes import ClassicWrites, held_for_others
-from holdfast.plugins.classic_dynamic_resources.explanation import explain_rows
-from holdfast.plugins.classic_dynamic_resources.plan import (
-    Negotiation,
-    potential_nodes,
-    reservation,
-)
-from holdfast.plugins.classic_dynamic_resources.shadow_writes import write_shadows
-from holdfast.plugins.classic_dynamic_resources.state import ClassicState, reason_to_wait
+from holdfast.plugins.classic_dynamic_resources.negotiation import Negotiation
+from holdfast.plugins.classic_dynamic_resources.plan import ClassicClaims, reason_to_wait
 
 NOT_SERVED = "the API server does not serve classic resource claims: install deploy/crds"
 RELEASED = "deallocation of ResourceClaim requested"
 NOT_SCHEDULABLE = "still not schedulable"
 
 
-class ClassicDynamicResources:
+class ClassicDynamicResources(Plugin):
     """Negotiates with resource drivers about the nodes of pods with classic claims."""
 
-    name: ClassVar[str] = "ClassicDynamicResources"
-    traits: ClassVar[Traits] = Traits(
+    name = "ClassicDynamicResources"
+    traits = Traits(
         scope=Scope.CLUSTER,
         post_filter_without_plan=True,
         events_to_register={
@@ -68,6 +54,7 @@ class ClassicDynamicResources:
             "UnschedulablePod": ("Update",),
         },
     )
+    plan_classes = (Negotiation, ClaimReservation)
 
     def __init__(self, args: Mapping[str, Any] | None = None) -> None:
         self.args = read_args(args or {})
@@ -91,7 +78,7 @@ class ClassicDynamicResources:
             return None
         return None
 
-    def pre_filter(self, pod: PodInfo, view: View) -> ClassicState | Skip | Reject:
+    def pre_filter(self, pod: PodInfo, view: View) -> ClassicClaims | Skip | Reject:
         """Find the pod's claims; reject it if one has to change first, whatever the node."""
         ledger: ClassicLedger = view.world.classic
         try:
@@ -112,49 +99,30 @@ class ClassicDynamicResources:
             return Reject(Code.UNRESOLVABLE, (not_ready.message,))
         except InvalidEntries as invalid:
             return Reject(Code.UNRESOLVABLE, (str(invalid),))
-        negotiation = ledger.negotiation_of(pod.pod)
-        state = ClassicState(pod, ledger, view.nodes, claims, negotiation)
-        return reason_to_wait(state, view.now) or state
+        if reject := reason_to_wait(claims, ledger, pod.uid, view.now):
+            return reject
+        pending = any(of_pod.is_pending for of_pod in claims)
+        plan = Negotiation if pending else ClaimReservation
+        return plan(pod, ledger, view.nodes, claims, ledger.negotiation_of(pod.pod))
 
-    def filter(self, state: ClassicState, rows: Rows, change: PodChange = NO_CHANGE) -> Verdicts:
-        """Reject nodes where a claim is not available, or cannot be allocated."""
-        return state.verdicts(rows)
-
-    def depends_on_pods(self, _state: ClassicState) -> None:
-        """Return None: evicting pods allocates nothing."""
-
-    def reasons(
-        self, state: ClassicState, row: int, change: PodChange = NO_CHANGE
-    ) -> tuple[str, ...]:
-        """Return why the row is rejected."""
-        return (state.reason(row),)
-
-    def count_reasons(self, state: ClassicState, rows: Rows) -> Mapping[str, int]:
-        """Count the rejection reasons over rows."""
-        return state.count_reasons(rows)
-
-    def explain(self, state: ClassicState, rows: Rows) -> Mapping[str, Any]:
-        """Return what drivers said about each claim and node, as JSON data."""
-        return explain_rows(state, rows)
-
-    def post_filter(
-        self, state: ClassicState | None, rejection: Rejection, view: View
-    ) -> PostFilterResult:
+    def post_filter(self, rejection: Rejection, view: View) -> PostFilterResult:
         """Give back claims that other pods may use, and release one that is on a wrong node.
 
         Only one claim of a pod is released at a time, and no pod is evicted meanwhile.
         """
         pod, ledger = rejection.pod, view.world.classic
-        claims = state.claims if state is not None else _claims(pod, ledger)
+        plan = rejection.plans.get(self.name)
+        mine = plan if isinstance(plan, ClassicClaims) else None
+        claims = _claims(pod, ledger) if mine is None else mine.claims
         # Nothing else helps a pod that waits for its claims, whatever the node.
         by = rejection.pre_filter_reject
-        mine = by is not None and by[0] == self.name
-        code = Code.UNRESOLVABLE if mine else Code.UNSCHEDULABLE
+        waits = by is not None and by[0] == self.name
+        code = Code.UNRESOLVABLE if waits else Code.UNSCHEDULABLE
         if not claims:
             return PostFilterResult(self.name, code=code)
         writes = ClassicWrites(pod.pod, ledger)
         held = held_for_others(claims, pod.uid)
-        candidates = [] if state is None else state.releasable(self._rejected_rows(rejection))
+        candidates = [] if mine is None else mine.releasable(self._rejected_rows(rejection))
         if any(state_of(of_pod.claim) is ClaimState.RELEASING for of_pod in claims):
             candidates = []
         if not candidates:
@@ -171,87 +139,6 @@ class ClassicDynamicResources:
         mine = [i for i, (plugin, _) in enumerate(rejection.filters) if plugin.name == self.name]
         rows: Rows = (rejection.plugin_of == (mine[0] if mine else -1)).nonzero()[0]
         return rows if mine else rows[:0]
-
-    def pre_score(self, state: ClassicState, feasible: Rows) -> Skip | None:
-        """Remember the rows that drivers are asked about; score only if they are asked."""
-        state.fitting = feasible
-        return None if state.pending else Skip()
-
-    def score(self, state: ClassicState, rows: Rows) -> RawScores:
-        """Count the other pods that wait for an allocation on each node."""
-        counts: RawScores = state.ledger.selected_nodes.column()[rows]
-        own = state.own_negotiation
-        selected = None if own is None else state.nodes.row_of.get(own.spec.selected_node)
-        return counts if selected is None else counts - (rows == selected)
-
-    def normalize_score(self, state: ClassicState, rows: Rows, raw: RawScores) -> RawScores:
-        """Prefer nodes that few pods wait for: they do not take the last device from another."""
-        highest = raw.max(initial=0)
-        return np.floor(100 - raw * 100 / highest) if highest > 0 else np.zeros(len(raw))
-
-    def reserve(self, state: ClassicState, placement: Placement) -> Reject | None:
-        """Decide what to ask drivers; or, if all claims are allocated, reserve them in flight."""
-        if state.pending:
-            state.plan = Negotiation(self._spec(state, placement))
-            return None
-        state.plan = reservation([of_pod.claim for of_pod in state.claims], state.pod.uid)
-        for claim in state.plan.claims:
-            state.ledger.add_in_flight(claim, state.pod.uid)
-            state.ledger.consumers_in_flight.add(claim.uid, state.pod.pod)
-            state.reserved.append(claim)
-        return None
-
-    @staticmethod
-    def _spec(state: ClassicState, placement: Placement) -> PodSchedulingSpec:
-        found = state.own_negotiation
-        before = PodSchedulingSpec() if found is None else found.spec
-        fitting = np.array([placement.row], np.intp) if state.fitting is None else state.fitting
-        kept = () if state.has_excluded(before.potential_nodes) else before.potential_nodes
-        nodes = potential_nodes(state.nodes, fitting, kept, state.pod.uid)
-        pending = [of_pod.entry.name for of_pod in state.pending]
-        selected = ""
-        if len(pending) == 1 or state.unsuitable_nodes.keys() >= set(pending):
-            # Drivers may be allocating for the node of before.
-            row = state.nodes.row_of.get(before.selected_node)
-            stays = row is not None and bool((fitting == row).any())
-            selected = before.selected_node if stays else placement.node
-        return PodSchedulingSpec(selected, nodes)
-
-    def unreserve(self, state: ClassicState, placement: Placement) -> None:
-        """End the reservations in flight."""
-        while state.reserved:
-            state.ledger.remove_in_flight(state.reserved.pop(), state.pod.uid)
-
-    def pre_bind_pre_flight(self, state: ClassicState, placement: Placement) -> bool:
-        """Return whether drivers are asked, a claim is not reserved yet, or there are shadows."""
-        if isinstance(state.plan, Negotiation) or shadow_names(state.pod.pod):
-            return True
-        return bool(state.plan and state.plan.claims)
-
-    def may_end_pending(self, state: ClassicState, placement: Placement) -> bool:
-        """Return whether the pod has to wait for drivers."""
-        return isinstance(state.plan, Negotiation)
-
-    def pre_bind(self, state: ClassicState, placement: Placement) -> PreBindCalls:
-        """Ask the drivers and wait for their answer, or reserve the claims."""
-        writes, plan = ClassicWrites(state.pod.pod, state.ledger), state.plan
-        assert plan is not None, "Reserve comes first"
-        if not isinstance(plan, Negotiation):
-            yield from writes.reserve(plan.claims)
-            yield from write_shadows(state.pod.pod, state.claims)
-            return None
-        yield from writes.unreserve(held_for_others(state.claims, state.pod.uid))
-        yield from writes.negotiate(plan.spec)
-        return Reject(Code.PENDING, (plan.message,))
-
-    def undo_pre_bind(self, state: ClassicState, placement: Placement) -> ApiCalls:
-        """Remove the pod from the consumers of its claims."""
-        claims = {of_pod.claim.uid: of_pod.claim for of_pod in state.claims}
-        yield from ClassicWrites(state.pod.pod, state.ledger).unreserve(claims.values())
-
-    def post_bind(self, state: ClassicState, placement: Placement) -> ApiCalls:
-        """Delete the PodScheduling: drivers need not look at the pod any more."""
-        yield from ClassicWrites(state.pod.pod, state.ledger).end_negotiation()
 
     def pod_keys(self, pod: PodInfo) -> Collection[Hashable]:
         """Return the keys of the pod's claims and of its PodScheduling."""
