@@ -6,7 +6,8 @@ import numpy as np
 import yaml
 
 from holdfast.engine.decision import decide
-from holdfast.framework.plugin import Placement, ReservePlugin
+from holdfast.framework.plugin import Placement
+from holdfast.framework.points import Point
 from holdfast.framework.world import World
 from holdfast.plugins import default_profiles
 from holdfast.testing import a_node, typed
@@ -48,10 +49,10 @@ def test_pods_of_both_examples_are_allocated_devices():
         pod_info = world.pod_info(pod)
         placement = decide(profile, pod_info, world, 0.0, np.random.default_rng(0))
         assert isinstance(placement, Placement), placement.message()
-        for plugin in profile.plugins_at(ReservePlugin):
-            if plugin.name in placement.states:
-                assert plugin.reserve(placement.states[plugin.name], placement) is None
-        in_flight = placement.states["DynamicResources"].written.in_flight
+        for plugin in profile.plugins_at(Point.RESERVE):
+            if plugin.name in placement.plans:
+                assert placement.plans[plugin.name].reserve(placement) is None
+        in_flight = placement.plans["DynamicResources"].writes.in_flight
         devices = [r.device for c in in_flight for r in c.status.allocation.devices.results]
         given[pod.name] = (placement.node, devices)
     assert given == {"training": ("node-0001", ["gpu-1"]), "demo": ("node-0002", ["gpu-0"])}

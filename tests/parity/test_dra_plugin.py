@@ -10,8 +10,11 @@ from holdfast.api.pod import Pod, PodResourceClaim
 from holdfast.devices.allocated_devices import AllocatedDevices
 from holdfast.devices.claims import ClaimNotReady, check_owner, expect_claim_name, is_reserved_for
 from holdfast.devices.extended_resources import create_requests_and_mappings
-from holdfast.plugins.dynamic_resources import DynamicResources
-from holdfast.plugins.dynamic_resources.state import score_of_claim, with_allocation
+from holdfast.plugins.dynamic_resources.plan import (
+    ClaimAllocation,
+    score_of_claim,
+    with_allocation,
+)
 from parity.harness import parity
 
 
@@ -79,7 +82,7 @@ def test_extended_mappings(record):
 @parity("dynamicresources_helpers.jsonl", "TestNormalizeScore")
 def test_normalize(record):
     raw = np.array([entry["score"] for entry in record.input["scores"]], np.float64)
-    got = DynamicResources().normalize_score(None, np.arange(len(raw)), raw)
+    got = ClaimAllocation.normalize_score(None, np.arange(len(raw)), raw)
     assert got.tolist() == [entry["score"] for entry in record.expected["expectedScores"]]
 
 

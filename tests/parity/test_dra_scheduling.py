@@ -4,6 +4,7 @@ import copy
 import json
 import re
 from contextlib import suppress
+from types import SimpleNamespace
 
 import numpy as np
 
@@ -14,7 +15,7 @@ from holdfast.columns.node_table import NodeTable
 from holdfast.devices.features import Features
 from holdfast.devices.inventory import Inventory
 from holdfast.errors import HoldfastError, Unavailable
-from holdfast.framework.plugin import Code, Placement, PreFilterState, Reject, Skip
+from holdfast.framework.plugin import Code, Placement, Reject, Skip
 from holdfast.framework.view import View
 from holdfast.framework.world import World
 from holdfast.plugins.dynamic_resources import DynamicResources
@@ -59,7 +60,7 @@ class Walk:
         now = parse_rfc3339(record.raw.get("recordedAt") or "2026-01-01T00:00:00Z")
         self.view = View(self.world, self.pod, now)
         self.api.now = now
-        self.state = None
+        self.plan = None
         self.skipped = False
         self.placement = None
         self.scores = []
@@ -89,48 +90,50 @@ class Walk:
             return "Skip", ()
         if isinstance(answer, Reject):
             return status(answer)
-        self.state = answer.state if isinstance(answer, PreFilterState) else answer
+        self.plan = answer
         return status(None)
 
     def filter(self, node):
         row = self.world.nodes.row_of[node]
-        code = Code(int(self.plugin.filter(self.state, np.array([row]))[0]))
-        return code.upstream_name, self.plugin.reasons(self.state, row) if code else ()
+        code = Code(int(self.plan.filter(np.array([row]))[0]))
+        return code.upstream_name, self.plan.reasons(row) if code else ()
 
     def score(self, node):
         row = self.world.nodes.row_of[node]
-        self.scores.append(float(self.plugin.score(self.state, np.array([row]))[0]))
+        self.scores.append(float(self.plan.score(np.array([row]))[0]))
         return status(None)
 
     def normalizescore(self):
         raw = np.array(self.scores)
-        self.scores = self.plugin.normalize_score(self.state, np.arange(len(raw)), raw).tolist()
+        self.scores = self.plan.normalize_score(np.arange(len(raw)), raw).tolist()
         return status(None)
 
     def reserve(self):
         node = self.record.observed["selectedNode"]
         self.placement = Placement(self.pod, self.world.nodes.row_of[node], node, {})
-        return status(self.plugin.reserve(self.state, self.placement))
+        return status(self.plan.reserve(self.placement))
 
     def prebind(self):
         try:
-            self.api.drive(self.plugin.pre_bind(self.state, self.placement))
+            self.api.drive(self.plan.pre_bind(self.placement))
         except HoldfastError as failure:
             return "Error", (str(failure),)
         return status(None)
 
     def unreserve(self):
         with suppress(HoldfastError):  # The scheduler logs it.
-            self.api.drive(self.plugin.undo_pre_bind(self.state, self.placement))
-        self.plugin.unreserve(self.state, self.placement)
+            self.api.drive(self.plan.undo_pre_bind(self.placement))
+        self.plan.unreserve(self.placement)
         return status(None)
 
     def claims_in_flight(self):
         """The uids of the claims whose devices this attempt has allocated in flight."""
-        return () if self.state is None else {c.uid for c in self.state.written.in_flight}
+        writes = self.plan and self.plan.writes
+        return {c.uid for c in writes.in_flight} if writes else ()
 
     def postfilter(self):
-        effect = self.plugin.post_filter(self.state, None, self.view)
+        rejection = SimpleNamespace(plans={self.plugin.name: self.plan})
+        effect = self.plugin.post_filter(rejection, self.view)
         for call in effect.calls:
             self.api.carry_out(call)
         return effect.code.upstream_name, (effect.message,)

@@ -1,9 +1,10 @@
 """DynamicResources on a world of objects, its writes carried out by an API in memory."""
 
 from contextlib import suppress
+from types import SimpleNamespace
 
 from holdfast.errors import HoldfastError
-from holdfast.framework.plugin import Placement, PreFilterState, Reject, Skip
+from holdfast.framework.plugin import Placement, Reject, Skip
 from holdfast.framework.view import View
 from holdfast.framework.world import World
 from holdfast.plugins.dynamic_resources import DynamicResources
@@ -38,41 +39,44 @@ class Desk:
         return View(self.world, pod, NOW)
 
     def pre_filter(self, raw):
-        answer = self.plugin.pre_filter(self.pod_info(raw), self.view(self.pod_info(raw)))
-        return answer.state if isinstance(answer, PreFilterState) else answer
+        return self.plugin.pre_filter(self.pod_info(raw), self.view(self.pod_info(raw)))
 
-    def verdicts(self, demand):
+    def post_filter(self, plan, rng=None):
+        rejection = SimpleNamespace(plans={self.plugin.name: plan}, rng=rng)
+        return self.plugin.post_filter(rejection, None)
+
+    def verdicts(self, plan):
         rows = self.world.nodes.rows
         return dict(
             zip(
                 (self.world.nodes.names[row] for row in rows),
-                self.plugin.filter(demand, rows).tolist(),
+                plan.filter(rows).tolist(),
                 strict=True,
             )
         )
 
-    def reasons(self, demand, node):
-        return self.plugin.reasons(demand, self.world.nodes.row_of[node])
+    def reasons(self, plan, node):
+        return plan.reasons(self.world.nodes.row_of[node])
 
     def reserve(self, raw, node):
         """Decide that the pod goes to the node; answers what later points need."""
-        demand = self.pre_filter(raw)
-        assert not isinstance(demand, (Reject, Skip)), demand
-        assert self.verdicts(demand)[node] == 0
+        plan = self.pre_filter(raw)
+        assert not isinstance(plan, (Reject, Skip)), plan
+        assert self.verdicts(plan)[node] == 0
         row = self.world.nodes.row_of[node]
-        placement = Placement(self.pod_info(raw), row, node, {self.plugin.name: demand})
-        assert self.plugin.reserve(demand, placement) is None
-        return demand, placement
+        placement = Placement(self.pod_info(raw), row, node, {self.plugin.name: plan})
+        assert plan.reserve(placement) is None
+        return plan, placement
 
     def bind(self, raw, node):
-        demand, placement = self.reserve(raw, node)
-        self.api.drive(self.plugin.pre_bind(demand, placement))
-        return demand, placement
+        plan, placement = self.reserve(raw, node)
+        self.api.drive(plan.pre_bind(placement))
+        return plan, placement
 
-    def undo(self, demand, placement):
+    def undo(self, plan, placement):
         with suppress(HoldfastError):  # The scheduler logs it.
-            self.api.drive(self.plugin.undo_pre_bind(demand, placement))
-        self.plugin.unreserve(demand, placement)
+            self.api.drive(plan.undo_pre_bind(placement))
+        plan.unreserve(placement)
 
 
 def using(*names):

@@ -68,8 +68,7 @@ def test_the_lowest_priority_of_a_row_is_that_of_the_users_of_its_devices(seed):
     view = View(world, pod, 0.0)
     if random.random() < 0.5:
         assert list(rank_users_in_steps(pod, world.nodes, world.devices))
-    state = DynamicResources().pre_filter(pod, view).state
-    freeable = FreeableClaims(state, view, None)
+    freeable = FreeableClaims(DynamicResources().pre_filter(pod, view), view, None)
     rows = world.nodes.rows[random.randrange(2) :]
     lowest = freeable.lowest_priorities(rows)
     for row, bound in zip(rows.tolist(), lowest.tolist(), strict=True):

@@ -19,25 +19,25 @@ def test_D025_a_selector_error_on_one_of_two_nodes_keeps_the_pod_pending():
         a_slice("n-gpu", node="n", devices=[a_device(attributes={"healthy": True})]),
         a_slice("m-gpu", node="m", devices=[a_device()]),
     )  # fmt: skip
-    demand = desk.pre_filter(a_pod(claims=using("a")))
-    assert desk.verdicts(demand) == {"n": 0, "m": Code.ERROR}
+    plan = desk.pre_filter(a_pod(claims=using("a")))
+    assert desk.verdicts(plan) == {"n": 0, "m": Code.ERROR}
     words = "class gpu: selector #0: CEL runtime error: no such key: healthy"
-    assert desk.reasons(demand, "m") == (words,)
+    assert desk.reasons(plan, "m") == (words,)
 
 
 def test_D043_a_search_over_its_limit_is_an_error():
     desk = one_gpu(a_claim("a", constraints=[{"matchAttribute": "a.com/x"}]), filterTimeout="1ns")
-    demand = desk.pre_filter(a_pod(claims=using("a")))
-    assert desk.verdicts(demand) == {"n": Code.ERROR}
-    assert desk.reasons(demand, "n") == ("node n: timed out trying to allocate devices",)
+    plan = desk.pre_filter(a_pod(claims=using("a")))
+    assert desk.verdicts(plan) == {"n": Code.ERROR}
+    assert desk.reasons(plan, "n") == ("node n: timed out trying to allocate devices",)
 
 
 def test_D043_the_reason_of_a_time_out_needs_no_second_search(monkeypatch):
     desk = one_gpu(a_claim("a", constraints=[{"matchAttribute": "a.com/x"}]), filterTimeout="1ns")
-    demand = desk.pre_filter(a_pod(claims=using("a")))
-    assert desk.verdicts(demand) == {"n": Code.ERROR}
+    plan = desk.pre_filter(a_pod(claims=using("a")))
+    assert desk.verdicts(plan) == {"n": Code.ERROR}
     monkeypatch.setattr(Allocator, "solve_in_steps", None)
-    assert desk.reasons(demand, "n") == ("node n: timed out trying to allocate devices",)
+    assert desk.reasons(plan, "n") == ("node n: timed out trying to allocate devices",)
 
 
 @pytest.fixture
@@ -62,10 +62,10 @@ def hard_cluster(monkeypatch):
 def test_D043_one_time_out_fails_the_pod_without_further_searches(hard_cluster):
     desk, searched = hard_cluster
     for _ in range(2):
-        demand = desk.pre_filter(a_pod(claims=using("a")))
-        assert set(desk.verdicts(demand).values()) == {Code.ERROR}
+        plan = desk.pre_filter(a_pod(claims=using("a")))
+        assert set(desk.verdicts(plan).values()) == {Code.ERROR}
     assert searched == ["n0"]
-    assert desk.reasons(demand, "n0") == ("node n0: timed out trying to allocate devices",)
+    assert desk.reasons(plan, "n0") == ("node n0: timed out trying to allocate devices",)
 
 
 def test_D043_the_nominated_node_is_searched_first(hard_cluster):
@@ -73,8 +73,8 @@ def test_D043_the_nominated_node_is_searched_first(hard_cluster):
     desk.world.upsert(typed(a_slice("n2-gpu", node="n2", devices=1)))
     pod = a_pod(claims=using("a"))
     pod["status"] = {"nominatedNodeName": "n2"}
-    demand = desk.pre_filter(pod)
-    assert desk.verdicts(demand) == {"n0": Code.ERROR, "n1": Code.ERROR, "n2": Code.UNRESOLVABLE}
+    plan = desk.pre_filter(pod)
+    assert desk.verdicts(plan) == {"n0": Code.ERROR, "n1": Code.ERROR, "n2": Code.UNRESOLVABLE}
     assert searched == ["n2", "n0"]
 
 
@@ -91,11 +91,11 @@ def test_D034_nodes_with_earlier_alternatives_score_higher():
         a_slice("n-gpu", node="n", devices=1), a_slice("m-gpu", node="m", devices=2),
     )  # fmt: skip
     pod = a_pod(claims=using("a"))
-    demand = desk.plugin.pre_filter(desk.pod_info(pod), desk.view(desk.pod_info(pod)))
+    plan = desk.pre_filter(pod)
     rows = np.array([desk.world.nodes.row_of[name] for name in ("n", "m")])
-    raw = desk.plugin.score(demand, rows)
+    raw = plan.score(rows)
     assert raw.tolist() == [7, 8]
-    assert desk.plugin.normalize_score(demand, rows, raw).tolist() == [87, 100]
+    assert plan.normalize_score(rows, raw).tolist() == [87, 100]
     desk.bind(pod, "n")
     [claim] = desk.api.of_kind("ResourceClaim")
     [result] = claim["status"]["allocation"]["devices"]["results"]
@@ -118,14 +118,14 @@ def test_a_pod_leaves_the_devices_of_a_pod_that_is_nominated_to_the_node(
         preemptDevices=on,
     )
     nominated = a_pod("q", requests={GPU: "1"}) if by_name else a_pod("q", claims=using("b"))
-    demand = desk.pre_filter(a_pod("p", claims=using("a")))
+    plan = desk.pre_filter(a_pod("p", claims=using("a")))
     row = desk.world.nodes.row_of["n"]
     change = PodChange(added={row: [desk.pod_info(nominated)]})
     rows = np.array([row])
-    assert desk.plugin.filter(demand, rows).tolist() == [0]
-    assert desk.plugin.filter(demand, rows, change).tolist() == [verdict]
+    assert plan.filter(rows).tolist() == [0]
+    assert plan.filter(rows, change).tolist() == [verdict]
     if verdict:
-        assert desk.plugin.reasons(demand, row, change) == ("cannot allocate all claims",)
+        assert plan.reasons(row, change) == ("cannot allocate all claims",)
 
 
 def test_the_error_of_the_nominated_node_is_reported_not_that_others_were_not_searched():

@@ -1,7 +1,5 @@
 """Claims of pods from PreFilter to PreBind: waiting, sharing, deallocating, conflicts, undo."""
 
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 
@@ -20,17 +18,17 @@ def test_D048_two_pods_racing_for_the_last_device_exactly_one_wins():
     first, second = (a_pod(name, claims=using(name)) for name in "ab")
     waiting = desk.pre_filter(second)
     assert desk.verdicts(waiting) == {"n": 0}
-    demand, placement = desk.reserve(first, "n")
+    plan, placement = desk.reserve(first, "n")
 
     # The second decided before the first had written anything: it must not get the device.
     row = desk.world.nodes.row_of["n"]
-    refusal = desk.plugin.reserve(waiting, Placement(desk.pod_info(second), row, "n", {}))
+    refusal = waiting.reserve(Placement(desk.pod_info(second), row, "n", {}))
     assert refusal.reasons == ("cannot allocate all claims",)
     late = desk.pre_filter(second)
     assert desk.verdicts(late) == {"n": Code.UNRESOLVABLE}
     assert desk.reasons(late, "n") == ("cannot allocate all claims",)
 
-    desk.api.drive(desk.plugin.pre_bind(demand, placement))
+    desk.api.drive(plan.pre_bind(placement))
     held = [raw for raw in desk.api.of_kind("ResourceClaim") if "status" in raw]
     assert [raw["metadata"]["name"] for raw in held] == ["a"]
     assert held[0]["status"]["reservedFor"] == [
@@ -89,9 +87,9 @@ def test_D046_two_pods_share_an_allocated_claim_on_one_node():
     desk = one_gpu(a_node("other"), a_claim("a"))
     desk.bind(a_pod("p", claims=using("a")), "n")
     second = a_pod("q", claims=using("a"))
-    demand = desk.pre_filter(second)
-    assert desk.verdicts(demand) == {"n": 0, "other": Code.UNRESOLVABLE}
-    assert desk.reasons(demand, "other") == ("resourceclaim not available on the node",)
+    plan = desk.pre_filter(second)
+    assert desk.verdicts(plan) == {"n": 0, "other": Code.UNRESOLVABLE}
+    assert desk.reasons(plan, "other") == ("resourceclaim not available on the node",)
     desk.bind(second, "n")
     [claim] = desk.api.of_kind("ResourceClaim")
     assert [c["name"] for c in claim["status"]["reservedFor"]] == ["p", "q"]
@@ -99,12 +97,12 @@ def test_D046_two_pods_share_an_allocated_claim_on_one_node():
 
 def test_D047_a_second_pod_waits_while_the_claim_is_being_allocated():
     desk = one_gpu(a_claim("a"))
-    demand, placement = desk.reserve(a_pod("p", claims=using("a")), "n")
+    plan, placement = desk.reserve(a_pod("p", claims=using("a")), "n")
     second = a_pod("q", claims=using("a"))
     words = "resource claim default/a is in the process of being allocated"
     assert desk.pre_filter(second) == Reject(Code.UNRESOLVABLE, (words,))
     old = desk.claims.get("default", "a")
-    desk.api.drive(desk.plugin.pre_bind(demand, placement))
+    desk.api.drive(plan.pre_bind(placement))
     pod_info = desk.pod_info(second)
     event = ClusterEvent("ResourceClaim", "Update", old, desk.claims.get("default", "a"))
     assert desk.plugin.queueing_hint(event, pod_info, desk.view(pod_info))
@@ -113,8 +111,8 @@ def test_D047_a_second_pod_waits_while_the_claim_is_being_allocated():
 
 def test_D049_an_unreserved_claim_on_a_node_that_will_not_do_is_deallocated():
     desk = one_gpu(a_claim("a"))
-    demand, placement = desk.bind(a_pod("p", claims=using("a")), "n")
-    desk.undo(demand, placement)
+    plan, placement = desk.bind(a_pod("p", claims=using("a")), "n")
+    desk.undo(plan, placement)
     [claim] = desk.api.of_kind("ResourceClaim")
     assert devices_of(claim) == ["gpu-0"]
     assert not claim["status"].get("reservedFor")
@@ -123,7 +121,7 @@ def test_D049_an_unreserved_claim_on_a_node_that_will_not_do_is_deallocated():
     desk.world.delete(typed(a_node("n")))
     waiting = desk.pre_filter(a_pod("q", claims=using("a")))
     assert desk.verdicts(waiting) == {"other": Code.UNRESOLVABLE}
-    effect = desk.plugin.post_filter(waiting, None, None)
+    effect = desk.post_filter(waiting)
     assert effect.message == "deallocation of ResourceClaim completed"
     for call in effect.calls:
         desk.api.carry_out(call)
@@ -141,8 +139,7 @@ def test_D049_any_of_several_claims_may_be_deallocated_and_equal_seeds_choose_th
     assert desk.verdicts(waiting) == {"n": Code.UNRESOLVABLE}
 
     def choice(seed):
-        rejection = SimpleNamespace(rng=np.random.default_rng(seed))
-        [call] = desk.plugin.post_filter(waiting, rejection, None).calls
+        [call] = desk.post_filter(waiting, np.random.default_rng(seed)).calls
         return call.path
 
     assert len({choice(seed) for seed in range(20)}) > 1
@@ -151,21 +148,21 @@ def test_D049_any_of_several_claims_may_be_deallocated_and_equal_seeds_choose_th
 
 def test_nothing_to_deallocate_is_said_as_upstream_says_it():
     desk = one_gpu(a_claim("a", count=2))
-    demand = desk.pre_filter(a_pod(claims=using("a")))
-    assert desk.verdicts(demand) == {"n": Code.UNRESOLVABLE}
-    assert desk.plugin.post_filter(demand, None, None).message == "still not schedulable"
-    effect = desk.plugin.post_filter(None, None, None)
+    plan = desk.pre_filter(a_pod(claims=using("a")))
+    assert desk.verdicts(plan) == {"n": Code.UNRESOLVABLE}
+    assert desk.post_filter(plan).message == "still not schedulable"
+    effect = desk.post_filter(None)
     assert effect.message == "no new claims to deallocate"
 
 
 def test_D050_a_conflict_is_retried_on_the_claim_as_it_is_now():
     desk = one_gpu(a_claim("a"))
-    demand, placement = desk.reserve(a_pod(claims=using("a")), "n")
+    plan, placement = desk.reserve(a_pod(claims=using("a")), "n")
     conflicts = iter([Conflict("the object has been modified")])
     desk.api.fail = lambda call: next(conflicts, None) if call.verb == "patch" else None
     raw = desk.api.of_kind("ResourceClaim")[0]
     desk.api.put(raw | {"metadata": raw["metadata"] | {"labels": {"seen": "yes"}}})
-    desk.api.drive(desk.plugin.pre_bind(demand, placement))
+    desk.api.drive(plan.pre_bind(placement))
     [claim] = desk.api.of_kind("ResourceClaim")
     assert devices_of(claim) == ["gpu-0"]
     assert claim["metadata"]["labels"] == {"seen": "yes"}
@@ -174,35 +171,35 @@ def test_D050_a_conflict_is_retried_on_the_claim_as_it_is_now():
 
 def test_D050_a_claim_allocated_elsewhere_fails_and_leaves_no_promise():
     desk = one_gpu(a_claim("a"))
-    demand, placement = desk.reserve(a_pod(claims=using("a")), "n")
+    plan, placement = desk.reserve(a_pod(claims=using("a")), "n")
     raw = desk.api.of_kind("ResourceClaim")[0]
     elsewhere = {"devices": {"results": [{"request": "req-0", "driver": "x", "pool": "y",
                                           "device": "z"}]}}  # fmt: skip
     desk.api.put(raw | {"status": {"allocation": elsewhere}})
     with pytest.raises(HoldfastError, match="got allocated elsewhere in the meantime"):
-        desk.api.drive(desk.plugin.pre_bind(demand, placement))
-    desk.undo(demand, placement)
+        desk.api.drive(plan.pre_bind(placement))
+    desk.undo(plan, placement)
     assert desk.claims.in_flight("uid-resourceclaim-default-a") is None
     assert list(desk.world.devices.allocated_devices.unshared) == [("x", "y", "z")]
 
 
 def test_a_late_undo_does_not_withdraw_the_promise_of_another_pod():
     desk = one_gpu(a_claim("a"), a_claim("b"))
-    first = desk.bind(a_pod("p", claims=using("a")), "n")
-    desk.api.drive(desk.plugin.undo_pre_bind(*first))
+    plan, placement = desk.bind(a_pod("p", claims=using("a")), "n")
+    desk.api.drive(plan.undo_pre_bind(placement))
     # Before the first pod is done, its claim is freed and promised devices for the second.
     desk.api.put(a_claim("a"))
     desk.reserve(a_pod("q", claims=using("a")), "n")
-    desk.plugin.unreserve(*first)
+    plan.unreserve(placement)
     assert desk.verdicts(desk.pre_filter(a_pod("r", claims=using("b")))) == {"n": 2}
 
 
 def test_withdrawing_a_promise_twice_changes_nothing():
     desk = one_gpu(a_claim("a"))
-    demand, placement = desk.reserve(a_pod(claims=using("a")), "n")
+    plan, placement = desk.reserve(a_pod(claims=using("a")), "n")
     assert desk.world.devices.allocated_devices.unshared
-    desk.plugin.unreserve(demand, placement)
-    desk.plugin.unreserve(demand, placement)
+    plan.unreserve(placement)
+    plan.unreserve(placement)
     assert not desk.world.devices.allocated_devices.unshared
     assert desk.verdicts(desk.pre_filter(a_pod(claims=using("a")))) == {"n": 0}
 

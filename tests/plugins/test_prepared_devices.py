@@ -169,5 +169,5 @@ def schedule(cluster, raw):
     pod = cluster.prepare(raw)
     placement = schedule_pod(PROFILE, pod, cluster.world, NOW, np.random.default_rng(0))
     assert isinstance(placement, Placement)
-    claim = placement.states["DynamicResources"].reserved.extended_claim
+    claim = placement.plans["DynamicResources"].writes.unallocated.extended_claim
     return claim.spec.devices.requests[0].exactly.device_class_name

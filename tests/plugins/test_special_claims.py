@@ -119,10 +119,10 @@ def test_D066_a_special_claim_that_cannot_be_made_leaves_nothing_behind():
     pod = a_pod(requests={GPU: "1"})
     desk = extended(a_node("n"), pod)
     desk.api.fail = lambda call: Unavailable("no") if call.verb == "create" else None
-    demand, placement = desk.reserve(pod, "n")
+    plan, placement = desk.reserve(pod, "n")
     with pytest.raises(HoldfastError, match="create claim for extended resources default/: no"):
-        desk.api.drive(desk.plugin.pre_bind(demand, placement))
-    desk.undo(demand, placement)
+        desk.api.drive(plan.pre_bind(placement))
+    desk.undo(plan, placement)
     assert not desk.world.devices.allocated_devices.unshared
     assert desk.verdicts(desk.pre_filter(pod)) == {"n": 0}
 
@@ -131,10 +131,10 @@ def test_D067_when_the_pod_cannot_be_told_the_special_claim_is_deleted():
     pod = a_pod(requests={GPU: "1"})
     desk = extended(a_node("n"), pod)
     desk.api.fail = lambda call: Unavailable("no") if "/pods/" in call.path else None
-    demand, placement = desk.reserve(pod, "n")
+    plan, placement = desk.reserve(pod, "n")
     with pytest.raises(HoldfastError, match="update pod default/p ExtendedResourceClaimStatus: no"):
-        desk.api.drive(desk.plugin.pre_bind(demand, placement))
-    desk.undo(demand, placement)
+        desk.api.drive(plan.pre_bind(placement))
+    desk.undo(plan, placement)
     assert not desk.api.of_kind("ResourceClaim")
     assert not desk.world.devices.allocated_devices.unshared
     assert desk.verdicts(desk.pre_filter(pod)) == {"n": 0}
@@ -155,7 +155,7 @@ def test_D068_a_leftover_special_claim_is_deleted_before_a_new_one_is_made():
     waiting = desk.pre_filter(pod)
     assert desk.verdicts(waiting) == {"n": Code.UNRESOLVABLE}
     assert desk.reasons(waiting, "n") == ("cannot schedule extended resource claim",)
-    effect = desk.plugin.post_filter(waiting, None, None)
+    effect = desk.post_filter(waiting)
     assert effect.message == "deletion of ResourceClaim completed"
     for call in effect.calls:
         desk.api.carry_out(call)
@@ -167,10 +167,10 @@ def test_D068_a_leftover_special_claim_is_deleted_before_a_new_one_is_made():
 def test_D069_more_devices_than_a_claim_may_have_is_an_error_and_makes_no_claim():
     pod = a_pod(requests={GPU: "33"})
     desk = extended(a_node("n"), pod)
-    demand = desk.pre_filter(pod)
-    assert desk.verdicts(demand) == {"n": Code.ERROR}
+    plan = desk.pre_filter(pod)
+    assert desk.verdicts(plan) == {"n": Code.ERROR}
     words = "number of requested devices 33 exceeds the claim limit of 32"
-    assert words in desk.reasons(demand, "n")[0]
+    assert words in desk.reasons(plan, "n")[0]
     assert not desk.api.of_kind("ResourceClaim")
 
 

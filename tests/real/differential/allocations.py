@@ -35,17 +35,16 @@ def add_allocations(case: Case, answer: Answer) -> None:
     pod = snapshot.world.pod_info(snapshot.pod)
     found = feasible(profile, pod, snapshot.world, NOW)
     assert not isinstance(found, Rejection), case.pod
-    plugin = next((plugin for plugin in profile.plugins if plugin.name == PLUGIN), None)
-    state = found.states.get(PLUGIN)
+    plan: Any = found.plans.get(PLUGIN)
     for node in answer["nodes"]:
-        if plugin is None or state is None or not node["feasible"]:
+        if plan is None or not node["feasible"]:
             continue
         row = snapshot.world.nodes.row_of[node["name"]]
-        placement = Placement(pod, row, node["name"], dict(found.states))
-        assert plugin.reserve(state, placement) is None
-        claims: list[ResourceClaim] = list(state.written.in_flight)
-        plugin.unreserve(state, placement)
-        named = {claim.uid for claim in state.claims}
+        placement = Placement(pod, row, node["name"], dict(found.plans))
+        assert plan.reserve(placement) is None
+        claims: list[ResourceClaim] = list(plan.writes.in_flight)
+        plan.unreserve(placement)
+        named = {claim.uid for claim in plan.claims}
         node["allocations"] = {
             claim.name: plain(claim.status.allocation) for claim in claims if claim.uid in named
         }

@@ -7,6 +7,7 @@ then the claim is read, checked and written again.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
@@ -20,10 +21,10 @@ from holdfast.columns.pod_info import PodInfo
 from holdfast.devices.allocated_devices import device_id
 from holdfast.devices.claims import has_room_for, is_reserved_for
 from holdfast.devices.errors import AllocationError, NotBindable
-from holdfast.devices.extended_resources import RequestsAndMappings
+from holdfast.devices.inventory import Inventory
 from holdfast.errors import Conflict, Forbidden, HoldfastError, NotFound
 from holdfast.framework.plugin import END_TURN, MERGE_PATCH, ApiCall, ApiCalls
-from holdfast.plugins.dynamic_resources.state import DynamicResourcesState, UnallocatedClaims
+from holdfast.plugins.dynamic_resources.device_search import UnallocatedClaims
 
 _MAX_ATTEMPTS = 5
 CREATIONS = "scheduler_resourceclaim_creates_total"
@@ -32,59 +33,212 @@ Writes = Generator[ApiCall, Any, ResourceClaim]
 Body = dict[str, Any]
 
 
-def bind_claims(
-    state: DynamicResourcesState, unallocated: UnallocatedClaims, node: str
-) -> ApiCalls:
-    """Write the allocations and reserve every claim for the pod; the extended claim comes last."""
-    allocated = {claim.uid: claim for claim in state.written.in_flight}
-    for claim in state.claims:
-        if not is_reserved_for(claim, state.pod.uid):
-            yield from _bind_claim(state, claim, _allocation(allocated.get(claim.uid)))
-            state.inventory.claims.remove_in_flight(claim.uid)
-    if unallocated.extended_claim is not None:
-        extended_claim = allocated[unallocated.extended_claim.uid]
-        yield from _create_extended_claim(state, extended_claim, unallocated.requests, node)
+@dataclass(slots=True, eq=False)
+class ClaimWrites:
+    """The writes of one attempt to bind a pod, and its allocations in flight.
 
-
-def undo(state: DynamicResourcesState, *, pod_is_deleted: bool = False) -> ApiCalls:
-    """Undo the completed writes; after an error the others are still undone.
-
-    Claims stay reserved for a deleted pod: the controller that removes such a reservation also
-    deallocates the claim, which would otherwise keep its devices without a user.
+    ``claims`` are those of the pod's spec; ``unallocated`` are to be allocated on the chosen node,
+    whatever the node has later.
     """
-    for claim in state.claims:
-        # No other pod writes the reservations for this one again.
-        state.inventory.claims.consumers_in_flight.remove(claim.uid, state.pod.uid)
-    failures: list[HoldfastError] = []
-    steps = [_read_stored(state, claim) for claim in _possibly_written(state)]
-    if not pod_is_deleted:
-        steps += [_unreserve(state, claim) for claim in state.claims]
-    if state.written.pod_status_before is not None:
-        steps.append(_restore_pod_status(state, state.written.pod_status_before))
-    if state.written.extended_claim is not None:
-        steps.append(_delete_extended_claim(state, state.written.extended_claim))
-    for step in steps:
+
+    pod: PodInfo
+    inventory: Inventory
+    claims: tuple[ResourceClaim, ...]
+    unallocated: UnallocatedClaims
+    now: float
+    in_flight: list[ResourceClaim] = field(default_factory=list)
+    extended_claim: ResourceClaim | None = None
+    """The one that was created."""
+    pod_status_before: Body | None = None
+    """The patch that restores the pod's status."""
+
+    def bind_claims(self, node: str) -> ApiCalls:
+        """Write the allocations and reserve every claim for the pod, the extended one last."""
+        allocated = {claim.uid: claim for claim in self.in_flight}
+        for claim in self.claims:
+            if not is_reserved_for(claim, self.pod.uid):
+                mine = allocated.get(claim.uid)
+                allocation = None if mine is None else mine.status.allocation
+                yield from self._bind_claim(claim, allocation)
+                self.inventory.claims.remove_in_flight(claim.uid)
+        extended = self.unallocated.extended_claim
+        if extended is not None:
+            yield from self._create_extended_claim(allocated[extended.uid], node)
+
+    def reserved_claims(self) -> list[ResourceClaim]:
+        """Return the claims in their newest versions, with the extended claim of this attempt."""
+        known = [self.inventory.claims.get(c.namespace, c.name) or c for c in self.claims]
+        return known if self.extended_claim is None else [*known, self.extended_claim]
+
+    def undo(self, *, pod_is_deleted: bool = False) -> ApiCalls:
+        """Undo the completed writes; after an error the others are still undone.
+
+        Claims stay reserved for a deleted pod: the controller that removes such a reservation also
+        deallocates the claim, which would otherwise keep its devices without a user.
+        """
+        for claim in self.claims:
+            # No other pod writes the reservations for this one again.
+            self.inventory.claims.consumers_in_flight.remove(claim.uid, self.pod.uid)
+        failures: list[HoldfastError] = []
+        steps = [self._read_stored(claim) for claim in self._possibly_written()]
+        if not pod_is_deleted:
+            steps += [self._unreserve(claim) for claim in self.claims]
+        if self.pod_status_before is not None:
+            steps.append(self._restore_pod_status(self.pod_status_before))
+        if self.extended_claim is not None:
+            steps.append(self._delete_extended_claim(self.extended_claim))
+        for step in steps:
+            try:
+                yield from step
+            except NotFound:
+                continue
+            except HoldfastError as failure:
+                failures.append(failure)
+        if failures:
+            raise failures[0]
+
+    def _possibly_written(self) -> list[ResourceClaim]:
+        """Return claims whose write may be stored although it returned an error."""
+        allocated = {claim.uid for claim in self.in_flight}
+        found = [claim for claim in self.claims if claim.uid in allocated]
+        return found if self.extended_claim is None else [*found, self.extended_claim]
+
+    def _read_stored(self, claim: ResourceClaim) -> ApiCalls:
+        """Read the stored claim: its devices must be known when its allocation in flight ends."""
+        stored: ResourceClaim = yield _read(claim)
+        self.inventory.upsert(stored)
+
+    def _bind_claim(self, claim: ResourceClaim, allocation: Allocation | None) -> Writes:
+        """Write the claim's allocation, if it has none yet, and reserve it for the pod."""
+        pod, claims = self.pod.pod, self.inventory.claims
+        claims.consumers_in_flight.join(claim.uid, pod, _devices(claim))
+        yield ApiCall("turn", _path(claim))
+        stored = yield from self._write_binding(claim, allocation)
+        claims.consumers_in_flight.remove(claim.uid, pod.uid)
+        yield END_TURN
+        return stored
+
+    def _write_binding(self, claim: ResourceClaim, allocation: Allocation | None) -> Writes:
+        """Write it in this pod's turn, unless another pod has reserved the claim for it already."""
+
+        def write(current: ResourceClaim) -> Writes:
+            _check(current, claim, allocation)
+            if allocation is None and is_reserved_for(current, self.pod.uid):
+                return current
+            if not has_room_for(current, self.pod.uid):
+                raise NotBindable(too_many_consumers(current.key, MAX_CONSUMERS))
+            self._check_devices(current, allocation)
+            if allocation is not None and CLAIM_FINALIZER not in current.metadata.finalizers:
+                finalizers = [*current.metadata.finalizers, CLAIM_FINALIZER]
+                current = yield from _patch(
+                    current, {"metadata": {"finalizers": finalizers}}, "", "add finalizer to claim"
+                )
+            what = "add reservation to claim"
+            if allocation is not None:
+                what = "add allocation and reservation to claim"
+            status = self._status(current, allocation)
+            return (yield from _patch(current, {"status": status}, "status", what))
+
+        stored = yield from _until_no_conflict(self._newest(claim), write)
+        self.inventory.upsert(stored)
+        return stored
+
+    def _newest(self, claim: ResourceClaim) -> ResourceClaim:
+        """Return the newest known version of a claim, not of another one of its name."""
+        known = self.inventory.claims.get(claim.namespace, claim.name)
+        return known if known is not None and known.uid == claim.uid else claim
+
+    def _check_devices(self, claim: ResourceClaim, allocation: Allocation | None) -> None:
+        """Raise AllocationError if another scheduler allocated a device since the decision."""
+        holders = self.inventory.allocated_devices.unshared
+        for result in allocation.devices.results if allocation is not None else ():
+            unshared = result.share_id is None and not result.admin_access
+            if unshared and holders[device_id(result)] > 1:
+                name = f"{result.driver}/{result.pool}/{result.device}"
+                raise AllocationError(
+                    f"claim {claim.key}: device {name} got allocated elsewhere in the meantime"
+                )
+
+    def _status(self, current: ResourceClaim, allocation: Allocation | None) -> Body:
+        consumers = self.inventory.claims.consumers_in_flight.to_write(
+            current.uid, current.status.reserved_for, self.pod.pod, _devices(current), MAX_CONSUMERS
+        )
+        status: Body = {"reservedFor": consumers}
+        if allocation is not None:
+            status["allocation"] = msgspec.structs.replace(
+                allocation, allocation_timestamp=rfc3339(self.now)
+            )
+        return status
+
+    def _create_extended_claim(self, extended_claim: ResourceClaim, node: str) -> ApiCalls:
+        """Create and allocate the extended resource claim; write its name and mappings to the pod.
+
+        The last patch also has the pod's expected node, which saves a request.
+        """
+        pod = self.pod
+        path, body = RESOURCE_CLAIMS.path(pod.namespace), _creation(extended_claim)
         try:
-            yield from step
-        except NotFound:
-            continue
+            created: ResourceClaim = yield ApiCall("create", path, body, returns=ResourceClaim)
         except HoldfastError as failure:
-            failures.append(failure)
-    if failures:
-        raise failures[0]
+            yield ApiCall("observe", CREATIONS, (1.0, "failure"))
+            what = f"create claim for extended resources {pod.namespace}/"
+            # Before that is a generated name.
+            _, _, why = failure.message.partition(" is forbidden: ")
+            if isinstance(failure, Forbidden) and "quota" in why:
+                raise NotBindable(f"{what}: {why}") from failure
+            raise AllocationError(f"{what}: {failure.message}") from failure
+        self.extended_claim = created
+        self.inventory.upsert(created)
+        yield ApiCall("observe", CREATIONS, (1.0, "success"))
+        self.extended_claim = yield from self._bind_claim(created, extended_claim.status.allocation)
+        self.inventory.claims.remove_in_flight(extended_claim.uid)
+        status: Body = {
+            "extendedResourceClaimStatus": {
+                "resourceClaimName": created.name,
+                "requestMappings": self.unallocated.requests.mappings,
+            }
+        }
+        before: Body = {"extendedResourceClaimStatus": None}
+        if (nominated := pod.pod.status.nominated_node_name) != node:
+            status["nominatedNodeName"], before["nominatedNodeName"] = node, nominated or None
+        # Before the patch: it may be stored although its response is an error.
+        self.pod_status_before = before
+        yield from _patch_pod_status(pod, status)
 
+    def _restore_pod_status(self, before: Body) -> ApiCalls:
+        yield from _patch_pod_status(self.pod, before)
+        self.pod_status_before = None
 
-def _possibly_written(state: DynamicResourcesState) -> list[ResourceClaim]:
-    """Return claims whose write may be stored although it returned an error."""
-    allocated = {claim.uid for claim in state.written.in_flight}
-    found = [claim for claim in state.claims if claim.uid in allocated]
-    return found if state.written.extended_claim is None else [*found, state.written.extended_claim]
+    def _unreserve(self, claim: ResourceClaim) -> ApiCalls:
+        """Remove the pod from the claim's consumers; the allocation stays."""
+        yield ApiCall("turn", _path(claim))
+        known = self.inventory.claims.get(claim.namespace, claim.name)
+        if known is None or not is_reserved_for(known, self.pod.uid):
+            return
 
+        def write(current: ResourceClaim) -> Writes:
+            others = [c for c in current.status.reserved_for if c.uid != self.pod.uid]
+            status: Body = {"status": {"reservedFor": others or None}}
+            return (yield from _patch(current, status, "status", "remove reservation from claim"))
 
-def _read_stored(state: DynamicResourcesState, claim: ResourceClaim) -> ApiCalls:
-    """Read the stored claim, so that its devices are known when its allocation in flight ends."""
-    stored: ResourceClaim = yield _read(claim)
-    state.inventory.upsert(stored)
+        self.inventory.upsert((yield from _until_no_conflict(known, write)))
+
+    def _delete_extended_claim(self, extended_claim: ResourceClaim) -> ApiCalls:
+        def write(current: ResourceClaim) -> Writes:
+            without = [f for f in current.metadata.finalizers if f != CLAIM_FINALIZER]
+            if len(without) == len(current.metadata.finalizers):
+                return current
+            change: Body = {"metadata": {"finalizers": without}}
+            return (yield from _patch(current, change, "", "remove finalizer from claim"))
+
+        current = yield from _until_no_conflict(self._newest(extended_claim), write)
+        raw = yield ApiCall("delete", _path(current))
+        if (raw.get("metadata") or {}).get("deletionTimestamp"):
+            # A finalizer of another client keeps the claim, and with it its devices.
+            self.inventory.upsert(convert_object(raw, ResourceClaim))
+        else:
+            self.inventory.delete(current)
+        self.extended_claim = None
 
 
 def deallocation(claim: ResourceClaim) -> ApiCall:
@@ -113,57 +267,6 @@ def deletion(claim: ResourceClaim, pod: PodInfo) -> tuple[ApiCall, ...]:
     return (*calls, ApiCall("delete", _path(claim)))
 
 
-def _allocation(claim: ResourceClaim | None) -> Allocation | None:
-    return None if claim is None else claim.status.allocation
-
-
-def _bind_claim(
-    state: DynamicResourcesState, claim: ResourceClaim, allocation: Allocation | None
-) -> Writes:
-    """Write the claim's allocation, if it has none yet, and reserve it for the pod."""
-    pod, claims = state.pod.pod, state.inventory.claims
-    claims.consumers_in_flight.join(claim.uid, pod, _devices(claim))
-    yield ApiCall("turn", _path(claim))
-    stored = yield from _write_binding(state, claim, allocation)
-    claims.consumers_in_flight.remove(claim.uid, pod.uid)
-    yield END_TURN
-    return stored
-
-
-def _write_binding(
-    state: DynamicResourcesState, claim: ResourceClaim, allocation: Allocation | None
-) -> Writes:
-    """Write it in this pod's turn, unless another pod has reserved the claim for it already."""
-
-    def write(current: ResourceClaim) -> Writes:
-        _check(current, claim, allocation)
-        if allocation is None and is_reserved_for(current, state.pod.uid):
-            return current
-        if not has_room_for(current, state.pod.uid):
-            raise NotBindable(too_many_consumers(current.key, MAX_CONSUMERS))
-        _check_devices(state, current, allocation)
-        if allocation is not None and CLAIM_FINALIZER not in current.metadata.finalizers:
-            finalizers = [*current.metadata.finalizers, CLAIM_FINALIZER]
-            current = yield from _patch(
-                current, {"metadata": {"finalizers": finalizers}}, "", "add finalizer to claim"
-            )
-        what = "add reservation to claim"
-        if allocation is not None:
-            what = "add allocation and reservation to claim"
-        status = _status(state, current, allocation)
-        return (yield from _patch(current, {"status": status}, "status", what))
-
-    stored = yield from _until_no_conflict(_newest(state, claim), write)
-    state.inventory.upsert(stored)
-    return stored
-
-
-def _newest(state: DynamicResourcesState, claim: ResourceClaim) -> ResourceClaim:
-    """Return the newest known version of a claim, not of another one of its name."""
-    known = state.inventory.claims.get(claim.namespace, claim.name)
-    return known if known is not None and known.uid == claim.uid else claim
-
-
 def _devices(claim: ResourceClaim) -> object:
     """Return the devices and nodes of an allocation, by which nodes for consumers are chosen."""
     allocation = claim.status.allocation
@@ -180,75 +283,6 @@ def _check(current: ResourceClaim, planned: ResourceClaim, allocation: Allocatio
         raise AllocationError(f"claim {current.key} got deallocated elsewhere in the meantime")
     if allocation is None and _devices(current) != _devices(planned):
         raise AllocationError(f"claim {current.key} got other devices in the meantime")
-
-
-def _check_devices(
-    state: DynamicResourcesState, claim: ResourceClaim, allocation: Allocation | None
-) -> None:
-    """Raise AllocationError if another scheduler allocated a device since the decision."""
-    holders = state.inventory.allocated_devices.unshared
-    for result in allocation.devices.results if allocation is not None else ():
-        if result.share_id is None and not result.admin_access and holders[device_id(result)] > 1:
-            name = f"{result.driver}/{result.pool}/{result.device}"
-            raise AllocationError(
-                f"claim {claim.key}: device {name} got allocated elsewhere in the meantime"
-            )
-
-
-def _status(
-    state: DynamicResourcesState, current: ResourceClaim, allocation: Allocation | None
-) -> Body:
-    consumers = state.inventory.claims.consumers_in_flight.to_write(
-        current.uid, current.status.reserved_for, state.pod.pod, _devices(current), MAX_CONSUMERS
-    )
-    status: Body = {"reservedFor": consumers}
-    if allocation is not None:
-        status["allocation"] = msgspec.structs.replace(
-            allocation, allocation_timestamp=rfc3339(state.now)
-        )
-    return status
-
-
-def _create_extended_claim(
-    state: DynamicResourcesState,
-    extended_claim: ResourceClaim,
-    requests: RequestsAndMappings,
-    node: str,
-) -> ApiCalls:
-    """Create and allocate the extended resource claim; write its name and mappings to the pod.
-
-    The last patch also has the pod's expected node, which saves a request.
-    """
-    pod = state.pod
-    path, body = RESOURCE_CLAIMS.path(pod.namespace), _creation(extended_claim)
-    try:
-        created: ResourceClaim = yield ApiCall("create", path, body, returns=ResourceClaim)
-    except HoldfastError as failure:
-        yield ApiCall("observe", CREATIONS, (1.0, "failure"))
-        what = f"create claim for extended resources {pod.namespace}/"
-        _, _, why = failure.message.partition(" is forbidden: ")  # before that is a generated name
-        if isinstance(failure, Forbidden) and "quota" in why:
-            raise NotBindable(f"{what}: {why}") from failure
-        raise AllocationError(f"{what}: {failure.message}") from failure
-    state.written.extended_claim = created
-    state.inventory.upsert(created)
-    yield ApiCall("observe", CREATIONS, (1.0, "success"))
-    state.written.extended_claim = yield from _bind_claim(
-        state, created, extended_claim.status.allocation
-    )
-    state.inventory.claims.remove_in_flight(extended_claim.uid)
-    status: Body = {
-        "extendedResourceClaimStatus": {
-            "resourceClaimName": created.name,
-            "requestMappings": requests.mappings,
-        }
-    }
-    before: Body = {"extendedResourceClaimStatus": None}
-    if (nominated := pod.pod.status.nominated_node_name) != node:
-        status["nominatedNodeName"], before["nominatedNodeName"] = node, nominated or None
-    # Before the patch: it may be stored although its response is an error.
-    state.written.pod_status_before = before
-    yield from _patch_pod_status(pod, status)
 
 
 def _creation(extended_claim: ResourceClaim) -> Body:
@@ -298,46 +332,6 @@ def _pod_status_patch(pod: PodInfo, status: Body) -> ApiCall:
     body = {"metadata": {"uid": pod.pod.uid}, "status": status}
     path = PODS.path(pod.namespace, pod.name, "status")
     return ApiCall("patch", path, body, MERGE_PATCH, returns=None)
-
-
-def _restore_pod_status(state: DynamicResourcesState, before: Body) -> ApiCalls:
-    yield from _patch_pod_status(state.pod, before)
-    state.written.pod_status_before = None
-
-
-def _unreserve(state: DynamicResourcesState, claim: ResourceClaim) -> ApiCalls:
-    """Remove the pod from the claim's consumers; the allocation stays."""
-    yield ApiCall("turn", _path(claim))
-    known = state.inventory.claims.get(claim.namespace, claim.name)
-    if known is None or not is_reserved_for(known, state.pod.uid):
-        return
-
-    def write(current: ResourceClaim) -> Writes:
-        others = [c for c in current.status.reserved_for if c.uid != state.pod.uid]
-        status: Body = {"status": {"reservedFor": others or None}}
-        return (yield from _patch(current, status, "status", "remove reservation from claim"))
-
-    state.inventory.upsert((yield from _until_no_conflict(known, write)))
-
-
-def _delete_extended_claim(state: DynamicResourcesState, extended_claim: ResourceClaim) -> ApiCalls:
-    def write(current: ResourceClaim) -> Writes:
-        without = [f for f in current.metadata.finalizers if f != CLAIM_FINALIZER]
-        if len(without) == len(current.metadata.finalizers):
-            return current
-        change: Body = {"metadata": {"finalizers": without}}
-        return (yield from _patch(current, change, "", "remove finalizer from claim"))
-
-    known = state.inventory.claims.get(extended_claim.namespace, extended_claim.name)
-    newest = known if known is not None and known.uid == extended_claim.uid else extended_claim
-    current = yield from _until_no_conflict(newest, write)
-    raw = yield ApiCall("delete", _path(current))
-    if (raw.get("metadata") or {}).get("deletionTimestamp"):
-        # A finalizer of another client keeps the claim, and with it its devices.
-        state.inventory.upsert(convert_object(raw, ResourceClaim))
-    else:
-        state.inventory.delete(current)
-    state.written.extended_claim = None
 
 
 def _until_no_conflict(current: ResourceClaim, write: Callable[[ResourceClaim], Writes]) -> Writes:

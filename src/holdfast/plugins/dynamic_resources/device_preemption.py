@@ -33,13 +33,13 @@ from holdfast.engine.preemption import (
 from holdfast.framework.plugin import Candidate, Code, PostFilterResult, Rows
 from holdfast.framework.rejection import EXCLUDED, Rejection
 from holdfast.framework.view import View
+from holdfast.plugins.dynamic_resources.device_search import DeviceSearch
 from holdfast.plugins.dynamic_resources.freeable_claims import (
     FreeableClaim,
     FreeableClaims,
     is_lower,
 )
 from holdfast.plugins.dynamic_resources.nominated_claims import can_allocate_beside
-from holdfast.plugins.dynamic_resources.state import DynamicResourcesState
 
 WAITING = "waiting for the devices of preempted pods"
 MAX_CANDIDATES = 32
@@ -62,15 +62,15 @@ class DevicePreemption:
     """One preemptor's search over the rows that lack devices."""
 
     def __init__(
-        self, plugin: str, state: DynamicResourcesState, rejection: Rejection, view: View
+        self, plugin: str, devices: DeviceSearch, rejection: Rejection, view: View
     ) -> None:
         self._plugin = plugin
-        self._state = state
+        self._devices = devices
         self._rejection = rejection
         self._view = view
         self._filters = [pair for pair in rejection.filters if pair[0].name != plugin]
         self._in_sets = nominated_in_sets(self._filters, view.world, view.pod)
-        self._freeable = FreeableClaims(state, view, protection_of(rejection))
+        self._freeable = FreeableClaims(devices, view, protection_of(rejection))
         self._known_searches: dict[Hashable, bool] = {}
         self._freed: dict[str, FreeableClaim] = {}
         """The claims whose devices are not in ``_allocated``, by uid."""
@@ -84,7 +84,7 @@ class DevicePreemption:
 
     @cached_property
     def _allocated(self) -> AllocatedDevices:
-        return self._state.inventory.allocated_devices.copy()
+        return self._devices.inventory.allocated_devices.copy()
 
     @cached_property
     def _budgets(self) -> DisruptionBudgets:
@@ -165,7 +165,7 @@ class DevicePreemption:
             self._rejection.plugin_of[rows] != EXCLUDED
         )
         tried = rows[rejected]
-        lacking: Rows = tried[self._state.lack_devices(tried)]
+        lacking: Rows = tried[self._devices.lack_devices(tried)]
         return lacking
 
     def _dry_run(self, row: int) -> Candidate | None:
@@ -238,11 +238,11 @@ class DevicePreemption:
         return state, tuple(sorted(zip(at, amounts, strict=True)))
 
     def _state_and_positions(self, row: int) -> tuple[Hashable, dict[DeviceId, int]]:
-        unallocated, node = self._state.unallocated_on(row), self._view.nodes.nodes[row]
+        unallocated, node = self._devices.unallocated_on(row), self._view.nodes.nodes[row]
         if unallocated.results is None or node is None:
             return None, {}
         state = unallocated.results.state_of(row)
-        pools = self._state.inventory.node_pools.of(node)
+        pools = self._devices.inventory.node_pools.of(node)
         ids = [candidate.id for pool in pools for candidate in pool.candidates]
         found = None if state is None else (id(unallocated), state)
         return found, {device: i for i, device in enumerate(ids)}
@@ -253,7 +253,7 @@ class DevicePreemption:
         self._free(freed)
         self._count_checks()
         return can_allocate_beside(
-            self._state, row, nominated, self._allocated, on_pause=self._count_long_search
+            self._devices, row, nominated, self._allocated, on_pause=self._count_long_search
         )
 
     def _free(self, freed: Sequence[FreeableClaim]) -> None:

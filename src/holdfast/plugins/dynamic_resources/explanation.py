@@ -32,13 +32,13 @@ from holdfast.plugins.dynamic_resources.binding_conditions import (
     missing_conditions,
     progress_of,
 )
-from holdfast.plugins.dynamic_resources.explained_resources import explain_resource
-from holdfast.plugins.dynamic_resources.state import (
+from holdfast.plugins.dynamic_resources.device_search import (
     OLD_EXTENDED_CLAIM,
     UNAVAILABLE,
-    DynamicResourcesState,
+    DeviceSearch,
     UnallocatedClaims,
 )
+from holdfast.plugins.dynamic_resources.explained_resources import explain_resource
 
 MAX_TRIES, MAX_TRIES_A_NODE = 30_000, 1_000
 """About a second for all nodes; the search on a node may be cut short, and has its reasons then."""
@@ -47,10 +47,10 @@ TOO_FEW = Obstacle(ObstacleKind.TOO_FEW, "the node has too few devices that matc
 Json = dict[str, Any]
 
 
-def explain_rows(state: DynamicResourcesState, rows: Rows) -> Json:
+def explain_rows(devices: DeviceSearch, rows: Rows) -> Json:
     """Return what stands in the way on rows that the plugin rejects, and what serves resources."""
-    explanation = _Explanation(state)
-    codes = state.codes(rows)
+    explanation = _Explanation(devices)
+    codes = devices.codes(rows)
     lacking = rows[(codes != FITS) & (codes != UNAVAILABLE) & (codes != OLD_EXTENDED_CLAIM)]
     examined = sum(explanation.add(row) for row in _spread(lacking))
     return {
@@ -59,10 +59,10 @@ def explain_rows(state: DynamicResourcesState, rows: Rows) -> Json:
         "partlyExaminedNodes": explanation.partly_examined,
         "requests": explanation.requests(),
         "errors": explanation.errors(),
-        "allocatedClaims": _allocated_claims(state, bool((codes == UNAVAILABLE).any())),
-        "oldClaim": state.old_extended_claim.key if state.old_extended_claim else None,
-        "leftToNominatedPods": sorted(state.nodes.names[row] for row in rows[codes == FITS]),
-        "extendedResources": [explain_resource(state, name) for name in state.extended],
+        "allocatedClaims": _allocated_claims(devices, bool((codes == UNAVAILABLE).any())),
+        "oldClaim": devices.old_extended_claim.key if devices.old_extended_claim else None,
+        "leftToNominatedPods": sorted(devices.nodes.names[row] for row in rows[codes == FITS]),
+        "extendedResources": [explain_resource(devices, name) for name in devices.extended],
     }
 
 
@@ -94,8 +94,8 @@ class _AlternativeObstacles:
 class _Explanation:
     """Adds up the obstacles of nodes by the request at which the search fails."""
 
-    def __init__(self, state: DynamicResourcesState) -> None:
-        self._state = state
+    def __init__(self, devices: DeviceSearch) -> None:
+        self._devices = devices
         self._tries = 0
         self.partly_examined = 0
         """The number of nodes on which the limit was reached before all devices were tried."""
@@ -108,15 +108,15 @@ class _Explanation:
         """Examine a row; return False if the limit is reached."""
         if self._tries > MAX_TRIES:
             return False
-        state, unallocated = self._state, self._state.unallocated_on(row)
-        node = state.nodes.nodes[row]
+        devices, unallocated = self._devices, self._devices.unallocated_on(row)
+        node = devices.nodes.nodes[row]
         if node is None or unallocated.allocator is None:
             return True
         obstacles = find_obstacles(
             unallocated.allocator,
             node,
-            state.inventory.pools_of(node),
-            state.inventory.allocated_devices,
+            devices.inventory.pools_of(node),
+            devices.inventory.allocated_devices,
             MAX_TRIES_A_NODE,
         )
         if obstacles is not None:
@@ -215,7 +215,7 @@ class _Explanation:
 
     @cached_property
     def _holders(self) -> dict[DeviceId, list[Holder]]:
-        return holders_by_device(self._state.inventory.claims.all())
+        return holders_by_device(self._devices.inventory.claims.all())
 
 
 def _add_node(
@@ -261,13 +261,15 @@ def _holder(holder: Holder) -> Json:
     return {"claim": holder.claim.key, "pods": list(holder.consumers)}
 
 
-def _allocated_claims(state: DynamicResourcesState, unavailable: bool) -> list[Json]:
+def _allocated_claims(devices: DeviceSearch, unavailable: bool) -> list[Json]:
     """Return the allocated claims that keep the pod from nodes, or whose devices are not ready."""
     return [
         _allocated(claim)
-        for number, claim in enumerate(state.claims)
+        for number, claim in enumerate(devices.claims)
         if claim.status.allocation is not None
-        and ((unavailable and number in state.unavailable) or progress_of(claim) != Progress.READY)
+        and (
+            (unavailable and number in devices.unavailable) or progress_of(claim) != Progress.READY
+        )
     ]
 
 

@@ -18,7 +18,7 @@ from holdfast.devices.inventory import Inventory
 from holdfast.devices.slices import PoolId
 from holdfast.framework.plugin import Rows
 from holdfast.framework.view import View
-from holdfast.plugins.dynamic_resources.state import DynamicResourcesState, device_backed_names
+from holdfast.plugins.dynamic_resources.device_search import DeviceSearch, device_backed_names
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,15 +47,15 @@ class FreeableClaims:
 
     def __init__(
         self,
-        state: DynamicResourcesState,
+        devices: DeviceSearch,
         view: View,
         is_protected: Callable[[PodInfo], bool] | None,
     ) -> None:
-        self._state = state
-        self._claims = state.inventory.claims
+        self._devices = devices
+        self._claims = devices.inventory.claims
         self._view = view
         self._is_protected = is_protected
-        self._own = {claim.uid for claim in state.claims}
+        self._own = {claim.uid for claim in devices.claims}
         self._of_pool: dict[PoolId, tuple[FreeableClaim, ...]] = {}
         self.binding = self._claims.has_in_flight
         """Whether a user is not bound yet: its devices may be freed after that."""
@@ -66,14 +66,14 @@ class FreeableClaims:
         assert node is not None, f"row {row} is a node"
         found = {
             one.claim.uid: one
-            for pool in self._state.inventory.node_pools.of(node)
+            for pool in self._devices.inventory.node_pools.of(node)
             for one in self._of(pool.id)
         }
         return tuple(found.values())
 
     def lowest_priorities(self, rows: Rows) -> NDArray[np.int64]:
         """Return a lower bound of the least priority among the users of devices of each row."""
-        view, inventory = self._view, self._state.inventory
+        view, inventory = self._view, self._devices.inventory
         ranked = view.nodes.ranked_pods()
         uses = ranked.values_of(*_users_of_devices(view.nodes, inventory)).columns()
         priority = ranked.priority.columns()

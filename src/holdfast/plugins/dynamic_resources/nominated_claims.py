@@ -14,11 +14,11 @@ from holdfast.devices.extended_resources import (
     extended_resource_claim,
 )
 from holdfast.devices.steps import result_of
-from holdfast.plugins.dynamic_resources.state import DynamicResourcesState, device_backed_names
+from holdfast.plugins.dynamic_resources.device_search import DeviceSearch, device_backed_names
 
 
 def can_allocate_beside(
-    state: DynamicResourcesState,
+    devices: DeviceSearch,
     row: int,
     nominated: Iterable[PodInfo],
     allocated_devices: AllocatedDevices,
@@ -29,15 +29,15 @@ def can_allocate_beside(
     A search that fails counts as none, like one that finds nothing. ``on_pause`` is called after
     each step of a long search, and may raise an exception to end it.
     """
-    unallocated, node = state.unallocated_on(row), state.nodes.nodes[row]
+    unallocated, node = devices.unallocated_on(row), devices.nodes.nodes[row]
     if node is None:
         return False
     if unallocated.allocator is None:
         return not unallocated.error
-    others = _unallocated_claims(state, row, nominated)
+    others = _unallocated_claims(devices, row, nominated)
     for claim in unallocated.claims:
         others.pop(claim.uid, None)
-    inventory, steps = state.inventory, state.limits.steps
+    inventory, steps = devices.inventory, devices.limits.steps
     try:
         allocator = unallocated.allocator
         if others:
@@ -50,10 +50,10 @@ def can_allocate_beside(
 
 
 def _unallocated_claims(
-    state: DynamicResourcesState, row: int, pods: Iterable[PodInfo]
+    devices: DeviceSearch, row: int, pods: Iterable[PodInfo]
 ) -> dict[str, ResourceClaim]:
     """Return the claims that would be allocated if these pods were placed on a row, by uid."""
-    inventory = state.inventory
+    inventory = devices.inventory
     found: dict[str, ResourceClaim] = {}
     for pod in pods:
         try:
@@ -65,8 +65,8 @@ def _unallocated_claims(
                 found[claim.uid] = claim
         names = [
             name
-            for name in device_backed_names(pod, state.nodes, inventory)
-            if not state.has_allocatable(name, row)
+            for name in device_backed_names(pod, devices.nodes, inventory)
+            if not devices.has_allocatable(name, row)
         ]
         requests = create_requests_and_mappings(pod.pod, names, inventory.device_class_for)
         if requests.requests:

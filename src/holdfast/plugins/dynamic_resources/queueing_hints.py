@@ -11,7 +11,7 @@ from holdfast.devices.claims import ClaimNotReady, claims_of_pod, is_reserved_fo
 from holdfast.devices.inventory import Inventory
 from holdfast.framework.events import ClusterEvent
 from holdfast.framework.view import View
-from holdfast.plugins.dynamic_resources.state import device_backed_names
+from holdfast.plugins.dynamic_resources.device_search import device_backed_names
 from holdfast.quota.room import may_have_room
 from holdfast.quota.standard_keys import is_standard_key
 

@@ -1,9 +1,8 @@
-"""The state of one scheduling attempt: the pod's claims, and the result of each row."""
+"""Search devices for the claims of a pod: the result of each row, in one scheduling attempt."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -34,9 +33,8 @@ from holdfast.devices.extended_resources import (
     extended_resource_claim,
 )
 from holdfast.devices.inventory import Inventory
-from holdfast.devices.requests import alternative_score
 from holdfast.devices.row_table import NO_ROW
-from holdfast.framework.plugin import Code, Rows, Verdicts
+from holdfast.framework.plugin import Rows
 from holdfast.plugins.dynamic_resources.binding_conditions import is_unavailable
 
 _FIRST_OTHER_RESOURCE = 4
@@ -45,12 +43,8 @@ _BITS = 63
 UNAVAILABLE, OLD_EXTENDED_CLAIM, NOT_RESERVABLE = 5, 6, 7
 """More codes: an allocated claim is not usable there; an old extended resource claim exists; only
 devices of a class could serve the pod, which a reservation cannot hold."""
-_VERDICTS = np.array(
-    [Code.PASS, Code.UNRESOLVABLE, Code.UNRESOLVABLE, Code.ERROR, Code.ERROR, Code.UNRESOLVABLE,
-     Code.UNRESOLVABLE, Code.UNRESOLVABLE], np.int8,
-)  # fmt: skip
 CANNOT_ALLOCATE = "cannot allocate all claims"
-_MESSAGES = {
+MESSAGES = {
     DOES_NOT_FIT: CANNOT_ALLOCATE,
     INVALID_POOL: "invalid resource pools were encountered",
     NOT_SEARCHED: "devices were not searched: the search on another node failed",
@@ -100,17 +94,8 @@ class UnallocatedClaims(msgspec.Struct, frozen=True):
         return self.allocator.solve(node, pools, allocated_devices, steps)
 
 
-class CompletedWrites(msgspec.Struct):
-    """Allocations in flight and completed writes of this attempt, to undo them."""
-
-    in_flight: list[ResourceClaim] = []
-    extended_claim: ResourceClaim | None = None
-    pod_status_before: dict[str, Any] | None = None
-    """The patch that restores the pod's status."""
-
-
-class DynamicResourcesState(msgspec.Struct):
-    """The claims of a pod in one attempt.
+class DeviceSearch(msgspec.Struct):
+    """The claims of a pod in one attempt, and whether they can be allocated on each row.
 
     ``claims`` are those of the pod's spec, ``extended`` its extended resources that a device class
     serves. ``old_extended_claim`` was created in an earlier attempt and has to be deleted before
@@ -128,12 +113,6 @@ class DynamicResourcesState(msgspec.Struct):
     nominated_row: int = NO_ROW
     """The row that is searched first: if the pod fits there, errors on others do not matter."""
     unavailable: set[int] = set()
-    written: CompletedWrites = msgspec.field(default_factory=CompletedWrites)
-    reserved: UnallocatedClaims | None = None
-    """The claims to allocate on the chosen node, whatever the node has later."""
-    _failed_row: int = NO_ROW
-    _not_searched: frozenset[int] = frozenset()
-    """Rows that fail because the search on ``_failed_row`` failed."""
     _masks: dict[int, Bools] = {}
     _unallocated: dict[int, UnallocatedClaims] = {}
 
@@ -163,7 +142,7 @@ class DynamicResourcesState(msgspec.Struct):
             codes = unallocated.codes(rows, self._first_of(everywhere), all_rows=all_rows)
         else:
             codes = np.zeros(len(rows), np.int8)
-            for bits, some in self._by_device_served(rows):
+            for bits, some in self.by_device_served(rows):
                 unallocated = self.unallocated_for(bits)
                 first = self._first_of(bits)
                 codes[some] = unallocated.codes(rows[some], first, all_rows=all_rows)
@@ -177,17 +156,6 @@ class DynamicResourcesState(msgspec.Struct):
                     self.unavailable.add(number)
                     codes[elsewhere] = UNAVAILABLE
         return codes
-
-    def unused_claims(self) -> list[ResourceClaim]:
-        """Return the claims that no node can use and that only this pod may use."""
-        found = (self.claims[number] for number in sorted(self.unavailable))
-        return [c for c in found if {user.uid for user in c.status.reserved_for} <= {self.pod.uid}]
-
-    def reserved_claims(self) -> list[ResourceClaim]:
-        """Return the claims in their newest versions, with the extended claim of this attempt."""
-        known = [self.inventory.claims.get(c.namespace, c.name) or c for c in self.claims]
-        created = self.written.extended_claim
-        return known if created is None else [*known, created]
 
     def lack_devices(self, rows: Rows) -> Bools:
         """Return per row whether only free devices are missing."""
@@ -226,36 +194,6 @@ class DynamicResourcesState(msgspec.Struct):
         row = self.nominated_row
         return row if row != NO_ROW and self._served_on(row) == bits else NO_ROW
 
-    def verdicts(self, rows: Rows, *, all_rows: bool = False) -> Verdicts:
-        """Return the rows' codes as verdicts."""
-        codes = self.codes(rows, all_rows=all_rows)
-        if not np.count_nonzero(codes):
-            return codes  # FITS is PASS
-        is_error = codes == ERROR
-        if np.count_nonzero(is_error):
-            self._failed_row = int(rows[is_error][0])
-            self._not_searched = frozenset(rows[codes == NOT_SEARCHED].tolist())
-        verdicts: Verdicts = _VERDICTS.take(codes)
-        return verdicts
-
-    def reason(self, row: int) -> str:
-        """Return upstream's message for why the row is rejected."""
-        if row in self._not_searched:
-            return self.error_on(self._failed_row)
-        rows = np.array([row], np.intp)
-        code = int(self.codes(rows)[0])
-        return self.error_on(row) if code == ERROR else _MESSAGES.get(code, "")
-
-    def count_reasons(self, rows: Rows) -> Mapping[str, int]:
-        """Count the messages over rows; rows with an error are searched one by one."""
-        codes = self.codes(rows)
-        found: Counter[str] = Counter()
-        for code, count in zip(*np.unique(codes, return_counts=True), strict=True):
-            if int(code) in _MESSAGES:
-                found[_MESSAGES[int(code)]] += int(count)
-        found.update(self.error_on(int(row)) for row in rows[codes == ERROR])
-        return found
-
     def error_on(self, row: int) -> str:
         """Return the error of the allocation on a row, with the names of this pod's claims."""
         unallocated = self.unallocated_on(row)
@@ -271,21 +209,6 @@ class DynamicResourcesState(msgspec.Struct):
         except AllocationError as failure:
             return failure.message
         return ""
-
-    def scores(self, rows: Rows) -> NDArray[np.float64]:
-        """Return the scores of rows: higher for earlier subrequests.
-
-        Claims that are allocated already count too, but only if another claim is not.
-        """
-        if not self.pending and not self.extended:
-            return np.zeros(len(rows))
-        scores = np.full(len(rows), float(sum(score_of_claim(claim) for claim in self.claims)))
-        for bits, some in self._by_device_served(rows):
-            results = self.unallocated_for(bits).results
-            if results is not None:
-                results.codes(rows[some])
-                scores[some] += results.scores(rows[some])
-        return scores
 
     def unallocated_on(self, row: int) -> UnallocatedClaims:
         """Return the claims to allocate on one row."""
@@ -332,7 +255,7 @@ class DynamicResourcesState(msgspec.Struct):
         resource, allocatable = self.nodes.resources.id(name), self.nodes.allocatable
         return resource < len(allocatable) and bool(allocatable[resource, row] > 0)
 
-    def _by_device_served(self, rows: Rows) -> Iterator[tuple[int, slice | Rows]]:
+    def by_device_served(self, rows: Rows) -> Iterator[tuple[int, slice | Rows]]:
         """Yield each bit set of ``_device_served`` with the positions of its rows."""
         everywhere = self._served_everywhere()
         if everywhere is not None:
@@ -391,20 +314,3 @@ def usable_nodes(claim: ResourceClaim, nodes: NodeTable) -> Bools:
     if selector is None:
         return np.ones(nodes.size, np.bool_)
     return terms_selected(nodes, compile_selector(selector), slice(0, nodes.size))
-
-
-def with_allocation(claim: ResourceClaim, allocation: object) -> ResourceClaim:
-    """Return the claim with this allocation."""
-    status = msgspec.structs.replace(claim.status, allocation=allocation)
-    return msgspec.structs.replace(claim, status=status)
-
-
-def score_of_claim(claim: ResourceClaim) -> int:
-    """Return what an allocated claim adds to the score of every node."""
-    allocated = {result.request for result in claim.results}
-    return sum(
-        alternative_score(i)
-        for request in claim.spec.devices.requests
-        for i, sub in enumerate(request.first_available)
-        if f"{request.name}/{sub.name}" in allocated
-    )

@@ -1,4 +1,4 @@
-"""The state that ``prepare`` has made, for the scheduling cycle that follows."""
+"""The plan that ``prepare`` has made, for the scheduling cycle that follows."""
 
 from __future__ import annotations
 
@@ -6,38 +6,33 @@ import msgspec
 
 from holdfast.columns.pod_info import PodInfo
 from holdfast.devices.row_table import NO_ROW
-from holdfast.framework.former_contract import PreFilterState
 from holdfast.framework.view import View
-from holdfast.plugins.dynamic_resources.state import DynamicResourcesState
+from holdfast.plugins.dynamic_resources.plan import ClaimAllocation
 
 
-class PreparedState(msgspec.Struct, frozen=True):
-    """The result of ``pre_filter`` for a pod, valid until the world changes.
+class PreparedPlan(msgspec.Struct, frozen=True):
+    """The plan for a pod, valid until the world changes.
 
     Changes of claims are counted, classes have an epoch. An allocation in flight also changes the
     node of its pod, which is in the journal.
     """
 
     pod: PodInfo
-    outcome: DynamicResourcesState | PreFilterState
-    state: DynamicResourcesState
+    plan: ClaimAllocation
     version: tuple[int, int, int]
 
     @classmethod
-    def of(
-        cls, pod: PodInfo, view: View, outcome: DynamicResourcesState | PreFilterState
-    ) -> PreparedState:
-        """Return the outcome of ``pre_filter`` in this view."""
-        state = outcome.state if isinstance(outcome, PreFilterState) else outcome
-        return cls(pod, outcome, state, _version(view))
+    def of(cls, pod: PodInfo, view: View, plan: ClaimAllocation) -> PreparedPlan:
+        """Return the plan that ``pre_filter`` has made in this view."""
+        return cls(pod, plan, _version(view))
 
     def is_valid(self, pod: PodInfo, view: View) -> bool:
         """Return whether ``pre_filter`` would find the same for this pod in this view."""
         return (
             self.pod is pod
-            and self.state.nodes is view.nodes
+            and self.plan.nodes is view.nodes
             and self.version == _version(view)
-            and self.state.nominated_row == nominated_row(pod, view)
+            and self.plan.nominated_row == nominated_row(pod, view)
         )
 
 
