@@ -13,7 +13,8 @@ from holdfast.engine.plugin_results import PreFilterOutcome, run_pre_filter
 from holdfast.engine.plugin_use import PluginUse
 from holdfast.engine.profile import Profile
 from holdfast.engine.scoring import score_rows
-from holdfast.framework.plugin import NO_CHANGE, Code, PreFilterPlugin, implements
+from holdfast.framework.plugin import NO_CHANGE, Code, Plugin
+from holdfast.framework.points import overrides
 from holdfast.framework.view import View
 from holdfast.framework.world import World
 
@@ -85,9 +86,9 @@ class Asked:
             return SUCCESS
         if self.prepared.allowed_rows is not None and row not in self.prepared.allowed_rows:
             return {"code": "UnschedulableAndUnresolvable"}
-        state = self.prepared.state
-        verdict = int(self.plugin.filter(state, np.array([row]), change)[0])
-        words = self.plugin.reasons(state, row, change) if verdict else ()
+        plan = self.prepared.plan
+        verdict = int(plan.filter(np.array([row]), change)[0])
+        words = plan.reasons(row, change) if verdict else ()
         return status(Code(verdict), words)
 
     def scores(self, *, normalized):
@@ -110,10 +111,10 @@ def status(code, reasons=()):
 
 def asked(plugin, raw_pod, world, now=0.0):
     """Prepare a plugin for a pod."""
-    assert implements(plugin, PreFilterPlugin)
+    assert overrides(plugin, Plugin.pre_filter)
     pod_info = world.pod_info(pod(raw_pod, uid="incoming"))
     return Asked(
-        plugin, run_pre_filter(PluginUse(plugin), pod_info, View(world, pod_info, now), ()), world
+        plugin, run_pre_filter(PluginUse(plugin), pod_info, View(world, pod_info, now)), world
     )
 
 
