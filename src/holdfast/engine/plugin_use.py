@@ -96,8 +96,8 @@ class PluginUse:
                  "scores")  # fmt: skip
 
     def __init__(self, plugin: Plugin, profile: Profile | None = None) -> None:
-        profile = profile or Profile(plugin.name, (plugin,))
         plugin = converted(plugin)
+        profile = profile or Profile(plugin.name, (plugin,))
         traits, enabled = plugin.traits, profile.enabled_points(plugin)
         self.plugin = plugin
         self.name = plugin.name
