@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -18,8 +18,9 @@ from holdfast.framework.plugin import (
     AnyRows,
     ClusterEvent,
     Code,
+    NodeFilter,
+    Plugin,
     PodChange,
-    Rows,
     Scope,
     Skip,
     Traits,
@@ -27,21 +28,33 @@ from holdfast.framework.plugin import (
 )
 from holdfast.framework.view import View
 
-REASON = "node(s) were unschedulable"
 CORDON = Taint(key="node.kubernetes.io/unschedulable", effect=NO_SCHEDULE)
 
 
 @dataclass(frozen=True, slots=True)
-class _State:
+class UncordonedNodes(NodeFilter):
+    """Reject cordoned nodes."""
+
     nodes: NodeTable
     unschedulable_at: Cells[bool]
 
+    reason = "node(s) were unschedulable"
 
-class NodeUnschedulable:
+    def filter(self, rows: AnyRows, change: PodChange = NO_CHANGE) -> Verdicts:
+        """Reject cordoned nodes as unresolvable."""
+        verdicts: Verdicts = self.nodes.unschedulable[rows].astype(np.int8)
+        return verdicts * np.int8(Code.UNRESOLVABLE)
+
+    def filter_row(self, row: int, change: PodChange = NO_CHANGE) -> int:
+        """Return the same for one row."""
+        return 2 if self.unschedulable_at[row] else 0
+
+
+class NodeUnschedulable(Plugin):
     """Filter nodes with ``spec.unschedulable``."""
 
-    name: ClassVar[str] = "NodeUnschedulable"
-    traits: ClassVar[Traits] = Traits(
+    name = "NodeUnschedulable"
+    traits = Traits(
         scope=Scope.NODE,
         events_to_register={
             "Node": ("Add", "UpdateNodeTaint"),
@@ -50,38 +63,22 @@ class NodeUnschedulable:
         ignores_requests=True,
         accepts_slices=True,
     )
+    plan_classes = (UncordonedNodes,)
 
     def __init__(self, _args: Mapping[str, Any]) -> None:
         pass
 
-    def reads(self, pod: PodInfo, _view: View) -> bool:
+    def reads(self, pod: PodInfo, view: View) -> bool:
         """Return whether the pod tolerates a cordon."""
         return tolerated(pod.pod.spec.tolerations, CORDON)
 
-    def pre_filter(self, pod: PodInfo, view: View) -> _State | Skip:
+    def pre_filter(self, pod: PodInfo, view: View) -> UncordonedNodes | Skip:
         """Skip a pod that tolerates a cordon."""
         if self.reads(pod, view):
             return Skip()
-        return _State(view.nodes, cells(view.nodes.unschedulable))
+        return UncordonedNodes(view.nodes, cells(view.nodes.unschedulable))
 
-    def filter(self, state: _State, rows: AnyRows, _change: PodChange = NO_CHANGE) -> Verdicts:
-        """Reject cordoned nodes as unresolvable."""
-        verdicts: Verdicts = state.nodes.unschedulable[rows].astype(np.int8)
-        return verdicts * np.int8(Code.UNRESOLVABLE)
-
-    def filter_and_score_row(self, state: _State, row: int) -> tuple[int, float]:
-        """Return the same for one row."""
-        return (2 if state.unschedulable_at[row] else 0), 0.0
-
-    def reasons(self, _state: _State, _row: int, _change: PodChange = NO_CHANGE) -> tuple[str, ...]:
-        """Return the only reason."""
-        return (REASON,)
-
-    def count_reasons(self, _state: _State, rows: Rows) -> Mapping[str, int]:
-        """Count all rows under the only reason."""
-        return {REASON: len(rows)}
-
-    def queueing_hint(self, event: ClusterEvent, pod: PodInfo, _view: View) -> bool:
+    def queueing_hint(self, event: ClusterEvent, pod: PodInfo, view: View) -> bool:
         """Requeue if a node is schedulable now, or the pod tolerates a cordon now."""
         if event.resource == "Node":
             return _became_schedulable(event.old, event.new)
