@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,21 +25,24 @@ from holdfast.framework.plugin import (
     AnyRows,
     ClusterEvent,
     Code,
+    NodeFilter,
+    NodeScorer,
+    Plugin,
     PodChange,
     RawScores,
-    Rows,
     Scope,
     Traits,
     Verdicts,
 )
 from holdfast.framework.view import View
 
-REASON = "node(s) had untolerated taint(s)"
-
 
 @dataclass(slots=True)
-class _State:
-    """Verdict and score for each distinct taint set; nodes with equal taints share them."""
+class ToleratedTaints(NodeFilter, NodeScorer):
+    """Reject and score nodes by their taint sets; nodes with equal taints share the results.
+
+    ``verdicts`` and ``unwanted`` have one entry for each distinct taint set.
+    """
 
     nodes: NodeTable
     tolerations: tuple[Toleration, ...]
@@ -48,6 +51,36 @@ class _State:
     comparisons: bool
     verdicts: NDArray[np.int8] = field(default_factory=lambda: np.zeros(0, np.int8))
     unwanted: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
+
+    reason = "node(s) had untolerated taint(s)"  # kube-scheduler does not name the taint
+
+    def filter(self, rows: AnyRows, change: PodChange = NO_CHANGE) -> Verdicts:
+        """Reject nodes with an untolerated taint as unresolvable."""
+        self.update()
+        verdicts: Verdicts = self.verdicts.take(self.nodes.taint_set[rows])
+        return verdicts
+
+    def filter_row(self, row: int, change: PodChange = NO_CHANGE) -> int:
+        """Return the same for one row."""
+        self.update()
+        return int(self.verdicts[self.set_at[row]])
+
+    def score(self, rows: AnyRows) -> RawScores:
+        """Count the PreferNoSchedule taints that are not tolerated."""
+        self.update()
+        raw: RawScores = self.unwanted.take(self.nodes.taint_set[rows])
+        return raw
+
+    def score_row(self, row: int) -> float:
+        """Return the same for one row."""
+        self.update()
+        return float(self.unwanted[self.set_at[row]])
+
+    def normalize_by_range(self, raw: Any, low: float, high: float) -> Any:
+        """Give the highest number 0, and 100 to rows without such taints."""
+        if high == 0:
+            return raw * 0 + 100.0
+        return 100.0 - (100.0 * raw) // high
 
     def update(self) -> None:
         """Add the verdicts and scores of new taint sets."""
@@ -72,11 +105,11 @@ class _State:
         )
 
 
-class TaintToleration:
+class TaintToleration(Plugin):
     """Filter by NoSchedule and NoExecute taints, score by PreferNoSchedule taints."""
 
-    name: ClassVar[str] = "TaintToleration"
-    traits: ClassVar[Traits] = Traits(
+    name = "TaintToleration"
+    traits = Traits(
         scope=Scope.NODE,
         events_to_register={
             "Node": ("Add", "UpdateNodeTaint"),
@@ -85,54 +118,23 @@ class TaintToleration:
         ignores_requests=True,
         accepts_slices=True,
     )
+    plan_classes = (ToleratedTaints,)
 
     def __init__(self, _args: Mapping[str, Any], *, comparisons: bool = False) -> None:
         self._comparisons = comparisons
 
-    def reads(self, pod: PodInfo, _view: View) -> tuple[Toleration, ...]:
+    def reads(self, pod: PodInfo, view: View) -> tuple[Toleration, ...]:
         """Return the tolerations."""
         return pod.pod.spec.tolerations
 
-    def pre_filter(self, pod: PodInfo, view: View) -> _State:
+    def pre_filter(self, pod: PodInfo, view: View) -> ToleratedTaints:
         """Select the tolerations of PreferNoSchedule taints."""
         tolerations = pod.pod.spec.tolerations
         preferring = tuple(t for t in tolerations if t.effect in ("", PREFER_NO_SCHEDULE))
         sets = cells(view.nodes.taint_set)
-        return _State(view.nodes, tolerations, preferring, sets, self._comparisons)
+        return ToleratedTaints(view.nodes, tolerations, preferring, sets, self._comparisons)
 
-    def filter(self, state: _State, rows: AnyRows, _change: PodChange = NO_CHANGE) -> Verdicts:
-        """Reject nodes with an untolerated taint as unresolvable."""
-        state.update()
-        verdicts: Verdicts = state.verdicts.take(state.nodes.taint_set[rows])
-        return verdicts
-
-    def score(self, state: _State, rows: AnyRows) -> RawScores:
-        """Count the PreferNoSchedule taints that are not tolerated."""
-        state.update()
-        raw: RawScores = state.unwanted.take(state.nodes.taint_set[rows])
-        return raw
-
-    def filter_and_score_row(self, state: _State, row: int) -> tuple[int, float]:
-        """Return the same for one row."""
-        state.update()
-        taints = state.set_at[row]
-        return int(state.verdicts[taints]), float(state.unwanted[taints])
-
-    def normalize_by_range(self, _state: _State, raw: Any, _low: float, high: float) -> Any:
-        """Give the highest number 0, and 100 to rows without such taints."""
-        if high == 0:
-            return raw * 0 + 100.0
-        return 100.0 - (100.0 * raw) // high
-
-    def reasons(self, _state: _State, _row: int, _change: PodChange = NO_CHANGE) -> tuple[str, ...]:
-        """Return the only reason; kube-scheduler does not name the taint."""
-        return (REASON,)
-
-    def count_reasons(self, _state: _State, rows: Rows) -> Mapping[str, int]:
-        """Count all rows under the only reason."""
-        return {REASON: len(rows)}
-
-    def queueing_hint(self, event: ClusterEvent, pod: PodInfo, _view: View) -> bool:
+    def queueing_hint(self, event: ClusterEvent, pod: PodInfo, view: View) -> bool:
         """Requeue if a node is tolerated now, or the pod has other tolerations."""
         if event.resource == "Node":
             return _passes(event.new, pod) and not (event.old and _passes(event.old, pod))
