@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -25,12 +25,14 @@ from holdfast.columns.pod_info import PodInfo
 from holdfast.columns.selection import required_selected, term_selected, terms_selected
 from holdfast.errors import BadRequest, Invalid
 from holdfast.framework.arguments import Arguments, PluginArgs
-from holdfast.framework.former_contract import PreFilterResult, PreFilterState
 from holdfast.framework.plugin import (
     NO_CHANGE,
     AnyRows,
     ClusterEvent,
     Code,
+    NodeFilter,
+    NodeScorer,
+    Plugin,
     PodChange,
     RawScores,
     Reject,
@@ -47,12 +49,54 @@ ENFORCED = "node(s) didn't match scheduler-enforced node affinity"
 CONFLICT = "pod affinity terms conflict"
 
 
-@dataclass(frozen=True, slots=True)
-class _State:
+@dataclass(slots=True)
+class MatchingNodes(NodeFilter, NodeScorer):
+    """Reject nodes that no required term matches; score by the preferred terms.
+
+    ``enforced`` are required terms of the configuration.
+    """
+
     nodes: NodeTable
     enforced: NodeTerms | None
     required: RequiredNodes
     preferred: PreferredNodes
+    filters: bool
+    scores: bool
+    score_error: str
+    allowed_rows: Rows | None = None
+
+    def filter(self, rows: AnyRows, change: PodChange = NO_CHANGE) -> Verdicts:
+        """Reject nodes that do not match as unresolvable."""
+        passes = required_selected(self.nodes, self.required, rows)
+        if self.enforced is not None:
+            passes &= terms_selected(self.nodes, self.enforced, rows)
+        return np.where(passes, Code.PASS, Code.UNRESOLVABLE).astype(np.int8)
+
+    def reasons(self, row: int, change: PodChange = NO_CHANGE) -> tuple[str, ...]:
+        """Return which affinity failed; the one added by the configuration comes first."""
+        node = self.nodes.nodes[row]
+        if self.enforced is None or node is None:
+            return (REASON,)
+        own = self.enforced.matches(node.metadata.labels, node.name)
+        return (REASON,) if own else (ENFORCED,)
+
+    def count_reasons(self, rows: Rows) -> Mapping[str, int]:
+        """Count the rows of both reasons."""
+        if self.enforced is None:
+            return {REASON: len(rows)}
+        own = int(np.count_nonzero(terms_selected(self.nodes, self.enforced, rows)))
+        return {REASON: own, ENFORCED: len(rows) - own}
+
+    def score(self, rows: AnyRows) -> RawScores:
+        """Sum the weights of the preferred terms that match."""
+        raw: RawScores = np.zeros(len(self.nodes.taint_set[rows]))
+        for weight, term in self.preferred.terms:
+            raw += weight * term_selected(self.nodes, term, rows)
+        return raw
+
+    def normalize_by_range(self, raw: Any, low: float, high: float) -> Any:
+        """Scale so that the highest sum gets 100."""
+        return raw * 0.0 if high == 0 else (100.0 * raw) // high
 
 
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -63,11 +107,11 @@ class _Args(PluginArgs, frozen=True):
     added_affinity: NodeAffinity | None = None
 
 
-class NodeAffinityPlugin:
+class NodeAffinityPlugin(Plugin):
     """Filter by required node affinity, score by preferred node affinity."""
 
-    name: ClassVar[str] = "NodeAffinity"
-    traits: ClassVar[Traits] = Traits(
+    name = "NodeAffinity"
+    traits = Traits(
         scope=Scope.NODE,
         epochs=("nodes",),
         events_to_register={"Node": ("Add", "UpdateNodeLabel")},
@@ -75,6 +119,7 @@ class NodeAffinityPlugin:
         accepts_slices=True,
     )
     # An added node may be one that matchFields name: hence the epoch of nodes.
+    plan_classes = (MatchingNodes,)
 
     def __init__(self, args: Mapping[str, Any]) -> None:
         wrong = Arguments(self.name)
@@ -94,15 +139,13 @@ class NodeAffinityPlugin:
             wrong.extend(refusal.details.causes)
         wrong.refuse_if_wrong()
 
-    def reads(self, pod: PodInfo, _view: View) -> Hashable:
+    def reads(self, pod: PodInfo, view: View) -> Hashable:
         """Return the node selector and the node affinity."""
         spec = pod.pod.spec
         affinity = spec.affinity.node_affinity if spec.affinity else None
         return (tuple(sorted(spec.node_selector.items())), affinity)
 
-    def pre_filter(
-        self, pod: PodInfo, view: View
-    ) -> Skip | Reject | PreFilterResult | PreFilterState:
+    def pre_filter(self, pod: PodInfo, view: View) -> MatchingNodes | Skip | Reject:
         """Compile the terms; if all of them name nodes, filter only those."""
         required, mistake = required_nodes(pod.pod), ""
         try:
@@ -114,50 +157,19 @@ class NodeAffinityPlugin:
         if not filters and not scores:
             return Skip()
         preferred = PreferredNodes((*preferred.terms, *self._added.terms))
-        state = _State(view.nodes, self._enforced, required, preferred)
-        part = PreFilterState(state, filters, scores, mistake)
+        plan = MatchingNodes(
+            view.nodes, self._enforced, required, preferred, filters, scores, mistake
+        )
         names = named_nodes(pod.pod)
         if names is None:
-            return part
+            return plan
         if not names:
             return Reject(Code.UNRESOLVABLE, (CONFLICT,))
         rows = [view.nodes.row_of[name] for name in names if name in view.nodes.row_of]
-        return PreFilterResult(part, np.array(rows, np.intp))
+        plan.allowed_rows = np.array(rows, np.intp)
+        return plan
 
-    def filter(self, state: _State, rows: AnyRows, _change: PodChange = NO_CHANGE) -> Verdicts:
-        """Reject nodes that do not match as unresolvable."""
-        passes = required_selected(state.nodes, state.required, rows)
-        if state.enforced is not None:
-            passes &= terms_selected(state.nodes, state.enforced, rows)
-        return np.where(passes, Code.PASS, Code.UNRESOLVABLE).astype(np.int8)
-
-    def score(self, state: _State, rows: AnyRows) -> RawScores:
-        """Sum the weights of the preferred terms that match."""
-        raw: RawScores = np.zeros(len(state.nodes.taint_set[rows]))
-        for weight, term in state.preferred.terms:
-            raw += weight * term_selected(state.nodes, term, rows)
-        return raw
-
-    def normalize_by_range(self, _state: _State, raw: Any, _low: float, high: float) -> Any:
-        """Scale so that the highest sum gets 100."""
-        return raw * 0.0 if high == 0 else (100.0 * raw) // high
-
-    def reasons(self, state: _State, row: int, _change: PodChange = NO_CHANGE) -> tuple[str, ...]:
-        """Return which affinity failed; the one added by the configuration comes first."""
-        node = state.nodes.nodes[row]
-        if state.enforced is None or node is None:
-            return (REASON,)
-        own = state.enforced.matches(node.metadata.labels, node.name)
-        return (REASON,) if own else (ENFORCED,)
-
-    def count_reasons(self, state: _State, rows: Rows) -> Mapping[str, int]:
-        """Count the rows of both reasons."""
-        if state.enforced is None:
-            return {REASON: len(rows)}
-        own = int(np.count_nonzero(terms_selected(state.nodes, state.enforced, rows)))
-        return {REASON: own, ENFORCED: len(rows) - own}
-
-    def queueing_hint(self, event: ClusterEvent, pod: PodInfo, _view: View) -> bool:
+    def queueing_hint(self, event: ClusterEvent, pod: PodInfo, view: View) -> bool:
         """Requeue if a node matches that did not."""
         required = required_nodes(pod.pod)
 
