@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from holdfast.api.pod import Pod
 from holdfast.columns.images import Image
 from holdfast.columns.node_table import NodeTable
 from holdfast.columns.pod_info import PodInfo
-from holdfast.framework.plugin import AnyRows, RawScores, Scope, Skip, Traits
+from holdfast.framework.plugin import AnyRows, NodeScorer, Plugin, RawScores, Scope, Skip, Traits
 from holdfast.framework.view import View
 
 _MIB = 1024 * 1024
@@ -21,64 +21,68 @@ MAX_SIZE_PER_CONTAINER = 1000 * _MIB
 
 
 @dataclass(slots=True)
-class _State:
-    """The images of a class of pods that some node has; scores are cached until those change."""
+class ImageScores(NodeScorer):
+    """Score nodes by the images of a class of pods that some node has.
+
+    Scores are cached until those images or the number of nodes change.
+    """
 
     nodes: NodeTable
     names: tuple[str, ...]
     images: list[Image]
     containers: int
     seen: tuple[int, int] = field(default=(-1, -1), compare=False)
-    scores: RawScores = field(default_factory=lambda: np.zeros(0), compare=False)
+    raw: RawScores = field(default_factory=lambda: np.zeros(0), compare=False)
+
+    def score(self, rows: AnyRows) -> RawScores:
+        """Sum the image sizes, scaled by the share of nodes with the image, within limits."""
+        nodes = self.nodes
+        version = (nodes.images.seq, nodes.epochs["nodes"])
+        if self.seen != version or len(self.raw) != nodes.capacity:
+            self.raw = self._compute()
+            self.seen = version
+        return self.raw[rows].copy()
+
+    def _compute(self) -> RawScores:
+        sums = np.zeros(self.nodes.capacity, np.int64)
+        for image in self.images:
+            scaled = int(image.size * (len(image.rows) / self.nodes.node_count))
+            sums[list(image.rows)] += scaled
+        most = MAX_SIZE_PER_CONTAINER * self.containers
+        sums = np.clip(sums, MIN_SIZE, max(most, MIN_SIZE))
+        found: RawScores = (100 * (sums - MIN_SIZE) // (most - MIN_SIZE)).astype(np.float64)
+        return found
 
 
-class ImageLocality:
+class ImageLocality(Plugin):
     """Score nodes by the size of the pod's images that they have.
 
     The score depends on the number of nodes and of nodes with the image, so an added node changes
     the score of all nodes.
     """
 
-    name: ClassVar[str] = "ImageLocality"
-    traits: ClassVar[Traits] = Traits(
+    name = "ImageLocality"
+    traits = Traits(
         scope=Scope.DOMAIN,
         epochs=("images",),
         ignores_requests=True,
         comparable_plans=True,
         accepts_slices=True,
     )
+    plan_classes = (ImageScores,)
 
     def __init__(self, _args: Mapping[str, Any]) -> None:
         pass
 
-    def reads(self, pod: PodInfo, _view: View) -> Hashable:
+    def reads(self, pod: PodInfo, view: View) -> Hashable:
         """Return the images, and the number of containers."""
         return image_names(pod.pod), _containers(pod.pod)
 
-    def pre_filter(self, pod: PodInfo, view: View) -> _State | Skip:
+    def pre_filter(self, pod: PodInfo, view: View) -> ImageScores | Skip:
         """Find the images; skip a pod if no node has any of them."""
         names = image_names(pod.pod)
         images = view.nodes.images.find(names)
-        return _State(view.nodes, names, images, _containers(pod.pod)) if images else Skip()
-
-    def score(self, state: _State, rows: AnyRows) -> RawScores:
-        """Sum the image sizes, scaled by the share of nodes with the image, within limits."""
-        nodes = state.nodes
-        version = (nodes.images.seq, nodes.epochs["nodes"])
-        if state.seen != version or len(state.scores) != nodes.capacity:
-            state.scores = self._compute(state)
-            state.seen = version
-        return state.scores[rows].copy()
-
-    def _compute(self, state: _State) -> RawScores:
-        sums = np.zeros(state.nodes.capacity, np.int64)
-        for image in state.images:
-            scaled = int(image.size * (len(image.rows) / state.nodes.node_count))
-            sums[list(image.rows)] += scaled
-        most = MAX_SIZE_PER_CONTAINER * state.containers
-        sums = np.clip(sums, MIN_SIZE, max(most, MIN_SIZE))
-        found: RawScores = (100 * (sums - MIN_SIZE) // (most - MIN_SIZE)).astype(np.float64)
-        return found
+        return ImageScores(view.nodes, names, images, _containers(pod.pod)) if images else Skip()
 
 
 def image_names(pod: Pod) -> tuple[str, ...]:
