@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
 from holdfast.api.pod import Pod
-from holdfast.columns.node_rows import Rows
 from holdfast.columns.node_table import NodeTable
 from holdfast.columns.pod_info import PodInfo
 from holdfast.framework.plugin import (
@@ -17,6 +16,8 @@ from holdfast.framework.plugin import (
     AnyRows,
     ClusterEvent,
     Code,
+    NodeFilter,
+    Plugin,
     PodChange,
     Scope,
     Skip,
@@ -25,22 +26,33 @@ from holdfast.framework.plugin import (
 )
 from holdfast.framework.view import View
 
-REASON = "node(s) didn't match Pod's required features"
 RESTART_ALL = "RestartAllContainersOnContainerExits"
 HOST_NETWORK_USERS = "UserNamespacesHostNetworkSupport"
 
 
 @dataclass(frozen=True, slots=True)
-class _State:
+class NodesWithFeatures(NodeFilter):
+    """Reject nodes that lack a needed feature."""
+
     nodes: NodeTable
     needed: frozenset[str]
 
+    reason = "node(s) didn't match Pod's required features"
 
-class NodeDeclaredFeatures:
+    def filter(self, rows: AnyRows, change: PodChange = NO_CHANGE) -> Verdicts:
+        """Reject nodes without a needed feature as unresolvable."""
+        verdict_of = [
+            Code.PASS if self.needed <= known else Code.UNRESOLVABLE
+            for known in self.nodes.feature_sets
+        ]
+        return np.array(verdict_of, np.int8)[self.nodes.feature_set[rows]]
+
+
+class NodeDeclaredFeatures(Plugin):
     """Filter nodes that lack a feature the pod needs."""
 
-    name: ClassVar[str] = "NodeDeclaredFeatures"
-    traits: ClassVar[Traits] = Traits(
+    name = "NodeDeclaredFeatures"
+    traits = Traits(
         scope=Scope.NODE,
         events_to_register={
             "Node": ("Add", "UpdateNodeDeclaredFeature"),
@@ -49,36 +61,21 @@ class NodeDeclaredFeatures:
         ignores_requests=True,
         accepts_slices=True,
     )
+    plan_classes = (NodesWithFeatures,)
 
     def __init__(self, _args: Mapping[str, Any]) -> None:
         pass
 
-    def reads(self, pod: PodInfo, _view: View) -> frozenset[str]:
+    def reads(self, pod: PodInfo, view: View) -> frozenset[str]:
         """Return the features the pod needs."""
         return needed_features(pod.pod)
 
-    def pre_filter(self, pod: PodInfo, view: View) -> _State | Skip:
+    def pre_filter(self, pod: PodInfo, view: View) -> NodesWithFeatures | Skip:
         """Skip a pod that needs no feature."""
         needed = needed_features(pod.pod)
-        return _State(view.nodes, needed) if needed else Skip()
+        return NodesWithFeatures(view.nodes, needed) if needed else Skip()
 
-    def filter(self, state: _State, rows: AnyRows, _change: PodChange = NO_CHANGE) -> Verdicts:
-        """Reject nodes without a needed feature as unresolvable."""
-        verdict_of = [
-            Code.PASS if state.needed <= known else Code.UNRESOLVABLE
-            for known in state.nodes.feature_sets
-        ]
-        return np.array(verdict_of, np.int8)[state.nodes.feature_set[rows]]
-
-    def reasons(self, _state: _State, _row: int, _change: PodChange = NO_CHANGE) -> tuple[str, ...]:
-        """Return the only reason."""
-        return (REASON,)
-
-    def count_reasons(self, _state: _State, rows: Rows) -> Mapping[str, int]:
-        """Count all rows under the only reason."""
-        return {REASON: len(rows)}
-
-    def queueing_hint(self, event: ClusterEvent, pod: PodInfo, _view: View) -> bool:
+    def queueing_hint(self, event: ClusterEvent, pod: PodInfo, view: View) -> bool:
         """Requeue if a node declares other features, or the pod needs others."""
         if event.resource == "Node":
             old, new = event.old, event.new
