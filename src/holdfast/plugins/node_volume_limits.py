@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,42 +13,121 @@ from holdfast.api.storage import CSINode
 from holdfast.api.volume_sources import CSIVolumeHandle
 from holdfast.columns.hidden_reserve_pods import HiddenReservePods, hidden_with_ports_or_volumes
 from holdfast.columns.mounts import mounts_of
-from holdfast.columns.node_rows import Rows
 from holdfast.columns.node_table import NodeTable
 from holdfast.columns.pod_info import PodInfo
 from holdfast.columns.volumes import Attachments, Volumes
 from holdfast.framework.plugin import (
     NO_CHANGE,
+    AnyRows,
     ClusterEvent,
     Code,
+    NodeFilter,
+    Plugin,
     PodChange,
+    PreemptionRules,
     Scope,
     Skip,
     Traits,
     Verdicts,
 )
+from holdfast.framework.values import positions_of
 from holdfast.framework.view import View
-
-REASON = "node(s) exceed max volume count"
 
 
 @dataclass(frozen=True, slots=True)
-class _State:
+class UnresolvedVolumes(NodeFilter, PreemptionRules):
+    """Reject all nodes, because the pod's volumes cannot be resolved."""
+
+    nodes: NodeTable
+    code: Code
+    reason: str
+
+    def filter(self, rows: AnyRows, change: PodChange = NO_CHANGE) -> Verdicts:
+        """Return the same verdict for all rows."""
+        return np.full(len(self.nodes.taint_set[rows]), self.code, np.int8)
+
+    def depends_on_pods(self) -> bool:
+        """Return False: evicting pods does not help."""
+        return False
+
+
+@dataclass(frozen=True, slots=True)
+class VolumeLimits(NodeFilter, PreemptionRules):
+    """Reject nodes that cannot attach the pod's volumes too."""
+
     nodes: NodeTable
     attachments: Attachments
-    wanted: Mapping[str, frozenset[CSIVolumeHandle]] = field(default_factory=dict)
+    wanted: Mapping[str, frozenset[CSIVolumeHandle]]
     """The pod's volumes by driver."""
-    failure: tuple[Code, str] | None = None
-    """Why the pod's volumes cannot be resolved; then every node has this verdict."""
-    hidden_pods: HiddenReservePods | None = None
+    hidden_pods: HiddenReservePods | None
     """Reserve pods whose volumes do not count for this pod."""
 
+    reason = "node(s) exceed max volume count"
 
-class NodeVolumeLimits:
+    def filter(self, rows: AnyRows, change: PodChange = NO_CHANGE) -> Verdicts:
+        """Reject nodes where a driver's limit would be exceeded as unschedulable."""
+        full = np.zeros(self.nodes.capacity, np.bool_)[rows]
+        for driver, wanted in self.wanted.items():
+            limit = self.attachments.limit(driver)
+            if limit is not None:
+                new = self._new_volumes(wanted)[rows]
+                beyond = self.attachments.count(driver)[rows] + new > limit[rows]
+                full |= (limit[rows] >= 0) & (new > 0) & beyond
+        answer = full.astype(np.int8)
+        if self.wanted and (counting_errors := self.attachments.counting_errors()):
+            for position, _ in positions_of(counting_errors.keys(), rows):
+                answer[position] = Code.ERROR
+        for position, row in positions_of(self._rows_with_other_pods(change), rows):
+            answer[position] = self.filter_row(row, change)
+        return answer
+
+    def filter_row(self, row: int, change: PodChange = NO_CHANGE) -> int:
+        """Return the verdict of one row after a change."""
+        hidden_pods = hidden_with_ports_or_volumes(self.hidden_pods, row)
+        gone = {pod.uid for pod in (*change.removed.get(row, ()), *hidden_pods)}
+        stay = [pod for uid, pod in self.nodes.mounts.on(row).items() if uid not in gone]
+        there = (*stay, *change.added.get(row, ()))
+        if self.wanted and self.attachments.counting_error(row, there):
+            return Code.ERROR
+        mounted, attached = self.attachments.mounted(row, there)
+        for driver, wanted in self.wanted.items():
+            limits = self.attachments.limit(driver)
+            new = len(wanted - mounted)
+            if limits is not None and new and 0 <= limits[row] < attached[driver] + new:
+                return Code.UNSCHEDULABLE
+        return Code.PASS
+
+    def depends_on_pods(self) -> NDArray[np.bool_]:
+        """Return the rows with pods that mount volumes: evicting them detaches some."""
+        mounting = np.zeros(self.nodes.capacity, np.bool_)
+        mounting[list(self.nodes.mounts.rows)] = True
+        return mounting
+
+    def reasons(self, row: int, change: PodChange = NO_CHANGE) -> tuple[str, ...]:
+        """Return the exceeded limit, or why the volumes on the node cannot be counted."""
+        errors = self.attachments.counting_errors() if self.wanted else {}
+        return (errors.get(row, self.reason),)
+
+    def _rows_with_other_pods(self, change: PodChange) -> set[int]:
+        """Return the rows where other pods count than those of the columns."""
+        hidden_pods = () if self.hidden_pods is None else self.hidden_pods.with_ports_or_volumes
+        return {*change.removed, *change.added, *hidden_pods}
+
+    def _new_volumes(self, wanted: frozenset[CSIVolumeHandle]) -> NDArray[np.int32]:
+        """Return how many of the volumes each row would have to attach newly."""
+        new = np.full(self.nodes.capacity, len(wanted), np.int32)
+        for handle in wanted:
+            there = list(self.attachments.rows_with(handle))
+            if there:
+                new[there] -= 1
+        return new
+
+
+class NodeVolumeLimits(Plugin):
     """Filter nodes that cannot attach the pod's volumes too."""
 
-    name: ClassVar[str] = "NodeVolumeLimits"
-    traits: ClassVar[Traits] = Traits(
+    name = "NodeVolumeLimits"
+    traits = Traits(
         scope=Scope.DOMAIN,
         epochs=("volumes",),
         events_to_register={
@@ -59,6 +138,7 @@ class NodeVolumeLimits:
         },
         ignores_requests=True,
     )
+    plan_classes = (VolumeLimits, UnresolvedVolumes)
 
     def __init__(self, _args: Mapping[str, Any]) -> None:
         pass
@@ -71,73 +151,21 @@ class NodeVolumeLimits:
         own = pod.pod.uid if mounts.ephemeral else ""
         return (pod.namespace, mounts.claims, mounts.handles, own, view.hidden_pods)
 
-    def pre_filter(self, pod: PodInfo, view: View) -> _State | Skip:
+    def pre_filter(self, pod: PodInfo, view: View) -> VolumeLimits | UnresolvedVolumes | Skip:
         """Resolve the pod's volumes to drivers and handles."""
         mounts, volumes = pod.mounts, view.world.volumes
         if not (mounts.claims or mounts.handles):
             return Skip()
         failure = _failure(pod, volumes)
+        if failure is not None:
+            return UnresolvedVolumes(view.nodes, *failure)
         wanted: dict[str, set[CSIVolumeHandle]] = {}
-        for handle in volumes.handles_of(pod) if failure is None else ():
+        for handle in volumes.handles_of(pod):
             wanted.setdefault(handle.driver, set()).add(handle)
         by_driver = {driver: frozenset(handles) for driver, handles in wanted.items()}
-        return _State(view.nodes, volumes.attachments, by_driver, failure, view.hidden_pods)
+        return VolumeLimits(view.nodes, volumes.attachments, by_driver, view.hidden_pods)
 
-    def filter(self, state: _State, rows: Rows, change: PodChange = NO_CHANGE) -> Verdicts:
-        """Reject nodes where a driver's limit would be exceeded as unschedulable."""
-        if state.failure is not None:
-            return np.full(len(rows), state.failure[0], np.int8)
-        full = np.zeros(len(rows), np.bool_)
-        for driver, wanted in state.wanted.items():
-            limit = state.attachments.limit(driver)
-            if limit is not None:
-                new = _new_volumes(state, wanted)[rows]
-                beyond = state.attachments.count(driver)[rows] + new > limit[rows]
-                full |= (limit[rows] >= 0) & (new > 0) & beyond
-        answer = full.astype(np.int8)
-        if state.wanted and (counting_errors := state.attachments.counting_errors()):
-            answer[np.isin(rows, list(counting_errors))] = Code.ERROR
-        for position in np.isin(rows, _rows_with_other_pods(state, change)).nonzero()[0]:
-            answer[position] = self.filter_row(state, int(rows[position]), change)
-        return answer
-
-    def filter_row(self, state: _State, row: int, change: PodChange) -> int:
-        """Return the verdict of one row after a change."""
-        if state.failure is not None:
-            return state.failure[0]
-        hidden_pods = hidden_with_ports_or_volumes(state.hidden_pods, row)
-        gone = {pod.uid for pod in (*change.removed.get(row, ()), *hidden_pods)}
-        stay = [pod for uid, pod in state.nodes.mounts.on(row).items() if uid not in gone]
-        there = (*stay, *change.added.get(row, ()))
-        if state.wanted and state.attachments.counting_error(row, there):
-            return Code.ERROR
-        mounted, attached = state.attachments.mounted(row, there)
-        for driver, wanted in state.wanted.items():
-            limits = state.attachments.limit(driver)
-            new = len(wanted - mounted)
-            if limits is not None and new and 0 <= limits[row] < attached[driver] + new:
-                return Code.UNSCHEDULABLE
-        return Code.PASS
-
-    def depends_on_pods(self, state: _State) -> NDArray[np.bool_]:
-        """Return the rows with pods that mount volumes: evicting them detaches some."""
-        mounting = np.zeros(state.nodes.capacity, np.bool_)
-        if state.failure is None:
-            mounting[list(state.nodes.mounts.rows)] = True
-        return mounting
-
-    def reasons(self, state: _State, row: int, _change: PodChange = NO_CHANGE) -> tuple[str, ...]:
-        """Return the exceeded limit, or why volumes cannot be resolved or counted."""
-        if state.failure is not None:
-            return (state.failure[1],)
-        return (state.attachments.counting_errors().get(row, REASON) if state.wanted else REASON,)
-
-    def count_reasons(self, state: _State, rows: Rows) -> Mapping[str, int]:
-        """Count all rows under one reason."""
-        message = REASON if state.failure is None else state.failure[1]
-        return {message: len(rows)}
-
-    def queueing_hint(self, event: ClusterEvent, pod: PodInfo, _view: View) -> bool:
+    def queueing_hint(self, event: ClusterEvent, pod: PodInfo, view: View) -> bool:
         """Requeue for a higher limit, a detached volume, a deleted user or a claim of the pod."""
         match event.resource, event.action:
             case "CSINode", "Add":
@@ -170,22 +198,6 @@ def _failure(pod: PodInfo, volumes: Volumes) -> tuple[Code, str] | None:
             message = f"PVC {where} was not created for pod {pod.key} (pod is not owner)"
             return Code.ERROR, message
     return None
-
-
-def _rows_with_other_pods(state: _State, change: PodChange) -> list[int]:
-    """Return the rows where other pods count than those of the columns."""
-    hidden_pods = () if state.hidden_pods is None else state.hidden_pods.with_ports_or_volumes
-    return [*change.removed, *change.added, *hidden_pods]
-
-
-def _new_volumes(state: _State, wanted: frozenset[CSIVolumeHandle]) -> NDArray[np.int32]:
-    """Return how many of the volumes each row would have to attach newly."""
-    new = np.full(state.nodes.capacity, len(wanted), np.int32)
-    for handle in wanted:
-        there = list(state.attachments.rows_with(handle))
-        if there:
-            new[there] -= 1
-    return new
 
 
 def _grew(old: CSINode, new: CSINode) -> bool:
