@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +20,10 @@ from holdfast.framework.plugin import (
     AnyRows,
     ClusterEvent,
     Code,
+    NodeFilter,
+    Plugin,
     PodChange,
+    PreemptionRules,
     Reject,
     Scope,
     Skip,
@@ -37,7 +40,9 @@ IN_USE = (
 
 
 @dataclass(frozen=True, slots=True)
-class _State:
+class VolumeConflicts(NodeFilter, PreemptionRules):
+    """Reject rows where a disk is in use, and all rows while an exclusive claim is."""
+
     nodes: NodeTable
     namespace: str
     exclusive: frozenset[str]
@@ -45,6 +50,57 @@ class _State:
     disks: frozenset[Disk]
     hidden_pods: HiddenReservePods | None
     """Reserve pods whose volumes do not count for this pod."""
+
+    def filter(self, rows: AnyRows, change: PodChange = NO_CHANGE) -> Verdicts:
+        """Reject rows where a disk is in use as unschedulable; all rows if a claim is."""
+        if self.in_use(change):
+            return np.full(len(self.nodes.taint_set[rows]), Code.UNSCHEDULABLE, np.int8)
+        verdicts = np.zeros(self.nodes.capacity, np.int8)
+        taken = list(self.nodes.mounts.rows_taken(self.disks))
+        verdicts[taken] = [self._disk_taken(row, NO_CHANGE) for row in taken]
+        answer: Verdicts = verdicts[rows]
+        for position, row in change.positions_in(rows):
+            answer[position] = self._disk_taken(row, change)
+        return answer
+
+    def filter_row(self, row: int, change: PodChange = NO_CHANGE) -> int:
+        """Return the verdict of one row after a change."""
+        taken = self.in_use(change) or self._disk_taken(row, change)
+        return Code.UNSCHEDULABLE if taken else Code.PASS
+
+    def depends_on_pods(self) -> NDArray[np.bool_]:
+        """Return the rows with pods that use one of the disks or claims."""
+        taken = np.zeros(self.nodes.capacity, np.bool_)
+        taken[list(self.nodes.mounts.rows_taken(self.disks))] = True
+        for name in self.exclusive:
+            taken[list(self.nodes.mounts.users(f"{self.namespace}/{name}").values())] = True
+        return taken
+
+    def reasons(self, row: int, change: PodChange = NO_CHANGE) -> tuple[str, ...]:
+        """Return whether a disk or a claim is in use; disks are checked first."""
+        return (DISK,) if self._disk_taken(row, change) else (IN_USE,)
+
+    def count_reasons(self, rows: Rows) -> Mapping[str, int]:
+        """Count the rows of both reasons."""
+        taken = self.nodes.mounts.rows_taken(self.disks) & set(rows.tolist())
+        disks = sum(self._disk_taken(row, NO_CHANGE) for row in taken)
+        return {DISK: disks, IN_USE: len(rows) - disks}
+
+    def _disk_taken(self, row: int, change: PodChange) -> bool:
+        if not self.disks:
+            return False
+        ignored = {
+            pod.uid
+            for pod in (
+                *change.removed.get(row, ()),
+                *hidden_with_ports_or_volumes(self.hidden_pods, row),
+            )
+        }
+        stay = (pod for uid, pod in self.nodes.mounts.on(row).items() if uid not in ignored)
+        return any(
+            disks_conflict(self.disks, pod.mounts.disks)
+            for pod in (*stay, *change.added.get(row, ()))
+        )
 
     def in_use(self, change: PodChange) -> bool:
         """Return whether a pod uses one of the exclusive claims after the change.
@@ -77,11 +133,11 @@ class _State:
         return sum(name in self.exclusive for name in pod.mounts.persistent)
 
 
-class VolumeRestrictions:
+class VolumeRestrictions(Plugin):
     """Filter nodes where a disk is in use, and all nodes while an exclusive claim is."""
 
-    name: ClassVar[str] = "VolumeRestrictions"
-    traits: ClassVar[Traits] = Traits(
+    name = "VolumeRestrictions"
+    traits = Traits(
         scope=Scope.ROW,
         epochs=("volumes", "mounts"),
         events_to_register={
@@ -92,6 +148,7 @@ class VolumeRestrictions:
         ignores_requests=True,
         accepts_slices=True,
     )
+    plan_classes = (VolumeConflicts,)
 
     def __init__(self, _args: Mapping[str, Any]) -> None:
         pass
@@ -103,7 +160,7 @@ class VolumeRestrictions:
             (pod.namespace, mounts.persistent, mounts.disks, view.hidden_pods) if mounts else None
         )
 
-    def pre_filter(self, pod: PodInfo, view: View) -> _State | Skip | Reject:
+    def pre_filter(self, pod: PodInfo, view: View) -> VolumeConflicts | Skip | Reject:
         """Find the exclusive claims; skip the pod if nothing can conflict."""
         exclusive = []
         for name in pod.mounts.persistent:
@@ -113,66 +170,12 @@ class VolumeRestrictions:
             if READ_WRITE_ONCE_POD in claim.spec.access_modes:
                 exclusive.append(name)
         disks = pod.mounts.disks
-        state = _State(view.nodes, pod.namespace, frozenset(exclusive), disks, view.hidden_pods)
-        return state if disks or state.in_use(NO_CHANGE) else Skip()
-
-    def filter(self, state: _State, rows: AnyRows, change: PodChange = NO_CHANGE) -> Verdicts:
-        """Reject rows where a disk is in use as unschedulable; all rows if a claim is."""
-        if state.in_use(change):
-            return np.full(len(state.nodes.taint_set[rows]), Code.UNSCHEDULABLE, np.int8)
-        verdicts = np.zeros(state.nodes.capacity, np.int8)
-        taken = list(state.nodes.mounts.rows_taken(state.disks))
-        verdicts[taken] = [self._disk_taken(state, row, NO_CHANGE) for row in taken]
-        answer: Verdicts = verdicts[rows]
-        for position, row in change.positions_in(rows):
-            answer[position] = self._disk_taken(state, row, change)
-        return answer
-
-    def filter_row(self, state: _State, row: int, change: PodChange) -> int:
-        """Return the verdict of one row after a change."""
-        taken = state.in_use(change) or self._disk_taken(state, row, change)
-        return Code.UNSCHEDULABLE if taken else Code.PASS
-
-    def depends_on_pods(self, state: _State) -> NDArray[np.bool_]:
-        """Return the rows with pods that use one of the disks or claims."""
-        taken = np.zeros(state.nodes.capacity, np.bool_)
-        taken[list(state.nodes.mounts.rows_taken(state.disks))] = True
-        for name in state.exclusive:
-            taken[list(state.nodes.mounts.users(f"{state.namespace}/{name}").values())] = True
-        return taken
-
-    def filter_and_score_row(self, state: _State, row: int) -> tuple[int, float]:
-        """Return the same for one row."""
-        return int(self.filter_row(state, row, NO_CHANGE)), 0.0
-
-    def reasons(self, state: _State, row: int, change: PodChange = NO_CHANGE) -> tuple[str, ...]:
-        """Return whether a disk or a claim is in use; disks are checked first."""
-        return (DISK,) if self._disk_taken(state, row, change) else (IN_USE,)
-
-    def count_reasons(self, state: _State, rows: Rows) -> Mapping[str, int]:
-        """Count the rows of both reasons."""
-        taken = state.nodes.mounts.rows_taken(state.disks) & set(rows.tolist())
-        disks = sum(self._disk_taken(state, row, NO_CHANGE) for row in taken)
-        return {DISK: disks, IN_USE: len(rows) - disks}
-
-    @staticmethod
-    def _disk_taken(state: _State, row: int, change: PodChange) -> bool:
-        if not state.disks:
-            return False
-        ignored = {
-            pod.uid
-            for pod in (
-                *change.removed.get(row, ()),
-                *hidden_with_ports_or_volumes(state.hidden_pods, row),
-            )
-        }
-        stay = (pod for uid, pod in state.nodes.mounts.on(row).items() if uid not in ignored)
-        return any(
-            disks_conflict(state.disks, pod.mounts.disks)
-            for pod in (*stay, *change.added.get(row, ()))
+        plan = VolumeConflicts(
+            view.nodes, pod.namespace, frozenset(exclusive), disks, view.hidden_pods
         )
+        return plan if disks or plan.in_use(NO_CHANGE) else Skip()
 
-    def queueing_hint(self, event: ClusterEvent, pod: PodInfo, _view: View) -> bool:
+    def queueing_hint(self, event: ClusterEvent, pod: PodInfo, view: View) -> bool:
         """Requeue if a node or claim was added, or a pod deleted that used its volumes."""
         if event.resource == "Node":
             return event.action == "Add"
