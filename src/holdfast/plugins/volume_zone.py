@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.api.storage import PersistentVolume, PersistentVolumeClaim
 from holdfast.api.volume_migration import BETA_REGION, BETA_ZONE, REGION, ZONE
-from holdfast.columns.node_rows import Rows
 from holdfast.columns.node_table import NodeTable
 from holdfast.columns.pod_info import PodInfo
 from holdfast.columns.volumes import Volumes
@@ -20,6 +19,8 @@ from holdfast.framework.plugin import (
     AnyRows,
     ClusterEvent,
     Code,
+    NodeFilter,
+    Plugin,
     PodChange,
     Reject,
     Scope,
@@ -29,7 +30,6 @@ from holdfast.framework.plugin import (
 )
 from holdfast.framework.view import View
 
-REASON = "node(s) had no available volume zone"
 KEYS = (BETA_ZONE, BETA_REGION, ZONE, REGION)
 _STABLE = {BETA_ZONE: ZONE, BETA_REGION: REGION}
 Zones = tuple[str, frozenset[str]]
@@ -37,11 +37,23 @@ Zones = tuple[str, frozenset[str]]
 
 
 @dataclass(slots=True)
-class _State:
+class NodesInZones(NodeFilter):
+    """Reject nodes outside the zones and regions of volumes."""
+
     nodes: NodeTable
     zones: tuple[Zones, ...]
     _seq: int = -1
     _fits: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, np.bool_))
+
+    reason = "node(s) had no available volume zone"
+
+    def filter(self, rows: AnyRows, change: PodChange = NO_CHANGE) -> Verdicts:
+        """Reject nodes outside the zones as unresolvable."""
+        return np.where(self.fits()[rows], Code.PASS, Code.UNRESOLVABLE).astype(np.int8)
+
+    def filter_row(self, row: int, change: PodChange = NO_CHANGE) -> int:
+        """Return the same for one row."""
+        return Code.PASS if self.fits()[row] else Code.UNRESOLVABLE
 
     def fits(self) -> NDArray[np.bool_]:
         """Return which rows can use all volumes; cached until a node changes."""
@@ -66,11 +78,11 @@ class _State:
         return fits | unlabelled
 
 
-class VolumeZone:
+class VolumeZone(Plugin):
     """Filter nodes outside the zones and regions of the pod's volumes."""
 
-    name: ClassVar[str] = "VolumeZone"
-    traits: ClassVar[Traits] = Traits(
+    name = "VolumeZone"
+    traits = Traits(
         scope=Scope.NODE,
         epochs=("volumes",),
         events_to_register={
@@ -82,15 +94,16 @@ class VolumeZone:
         ignores_requests=True,
         accepts_slices=True,
     )
+    plan_classes = (NodesInZones,)
 
     def __init__(self, _args: Mapping[str, Any]) -> None:
         pass
 
-    def reads(self, pod: PodInfo, _view: View) -> Hashable:
+    def reads(self, pod: PodInfo, view: View) -> Hashable:
         """Return the claims."""
         return (pod.namespace, pod.mounts.persistent) if pod.mounts.claims else None
 
-    def pre_filter(self, pod: PodInfo, view: View) -> _State | Skip | Reject:
+    def pre_filter(self, pod: PodInfo, view: View) -> NodesInZones | Skip | Reject:
         """Find the volumes of the claims; VolumeBinding chooses those of unbound claims."""
         volumes = view.world.volumes
         zones: list[Zones] = []
@@ -109,28 +122,9 @@ class VolumeZone:
             if volume is None:
                 return _reject(f'persistentvolume "{claim.spec.volume_name}" not found')
             zones += zones_of(volume)
-        return _State(view.nodes, tuple(zones)) if zones else Skip()
+        return NodesInZones(view.nodes, tuple(zones)) if zones else Skip()
 
-    def filter(self, state: _State, rows: AnyRows, _change: PodChange = NO_CHANGE) -> Verdicts:
-        """Reject nodes outside the zones as unresolvable."""
-        return np.where(state.fits()[rows], Code.PASS, Code.UNRESOLVABLE).astype(np.int8)
-
-    def filter_row(self, state: _State, row: int, _change: PodChange) -> int:
-        """Return the same for one row."""
-        return Code.PASS if state.fits()[row] else Code.UNRESOLVABLE
-
-    def depends_on_pods(self, _state: _State) -> None:
-        """Return None: the filter reads nodes and volumes only."""
-
-    def reasons(self, _state: _State, _row: int, _change: PodChange = NO_CHANGE) -> tuple[str, ...]:
-        """Return the only reason."""
-        return (REASON,)
-
-    def count_reasons(self, _state: _State, rows: Rows) -> Mapping[str, int]:
-        """Count all rows under the only reason."""
-        return {REASON: len(rows)}
-
-    def queueing_hint(self, event: ClusterEvent, pod: PodInfo, _view: View) -> bool:
+    def queueing_hint(self, event: ClusterEvent, pod: PodInfo, view: View) -> bool:
         """Requeue for node labels, volume zones, the pod's claims, classes that bind late."""
         match event.resource, event.action:
             case "Node", "Add" | "UpdateNodeLabel":
