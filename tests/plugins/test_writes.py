@@ -13,7 +13,7 @@ def placed(**annotations):
 
 
 def test_the_binding_has_the_pods_uid_and_the_node():
-    (call,) = DefaultBinder({}).bind(None, placed())
+    (call,) = DefaultBinder({}).bind(placed())
     assert (call.verb, call.path) == ("bind", "/api/v1/namespaces/shop/pods/web/binding")
     assert call.body == {
         "apiVersion": "v1", "kind": "Binding",
@@ -23,11 +23,11 @@ def test_the_binding_has_the_pods_uid_and_the_node():
 
 
 def test_the_binding_has_the_annotations():
-    (call,) = DefaultBinder({}).bind(None, placed(note="x"))
+    (call,) = DefaultBinder({}).bind(placed(note="x"))
     assert call.body["metadata"]["annotations"] == {"note": "x"}
 
 
 def test_a_reserve_pod_is_skipped():
     world = a_world(a_node("n1"))
     pod_info = world.pod_info(typed(a_pod("r")), is_reserve_pod=True)
-    assert isinstance(DefaultBinder({}).bind(None, Placement(pod_info, 0, "n1", {})), Skip)
+    assert isinstance(DefaultBinder({}).bind(Placement(pod_info, 0, "n1", {})), Skip)

@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any
 
 from holdfast.api.scheme import PODS
-from holdfast.framework.plugin import ApiCall, ApiCalls, Placement, Skip, Traits
+from holdfast.framework.plugin import ApiCall, ApiCalls, Placement, Plugin, Skip
 
 
-class DefaultBinder:
+class DefaultBinder(Plugin):
     """Bind a pod, with the annotations of other plugins in the same write."""
 
-    name: ClassVar[str] = "DefaultBinder"
-    traits: ClassVar[Traits] = Traits()
+    name = "DefaultBinder"
 
     def __init__(self, _args: Mapping[str, Any]) -> None:
         pass
 
-    def bind(self, _state: None, placement: Placement) -> ApiCalls | Skip:
+    def bind(self, placement: Placement) -> ApiCalls | Skip:
         """Skip a reserve pod, which the Reservation plugin binds."""
         if placement.pod.is_reserve_pod:
             return Skip()

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any
 
-from holdfast.framework.plugin import Traits
+from holdfast.framework.plugin import Plugin
 
 
-class PrioritySort:
+class PrioritySort(Plugin):
     """Sort by priority, then by how long a pod has been waiting.
 
     The queue itself sorts like this and has no other order; the plugin exists so that
     configurations can name it.
     """
 
-    name: ClassVar[str] = "PrioritySort"
-    traits: ClassVar[Traits] = Traits()
+    name = "PrioritySort"
 
     def __init__(self, _args: Mapping[str, Any]) -> None:
         pass

@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any
 
 from holdfast.columns.pod_info import PodInfo
-from holdfast.framework.plugin import ClusterEvent, Code, Reject, Traits
+from holdfast.framework.plugin import ClusterEvent, Code, Plugin, Reject, Traits
 from holdfast.framework.view import View
 
 
-class SchedulingGates:
+class SchedulingGates(Plugin):
     """Keep pods out of the queue while ``spec.schedulingGates`` is not empty."""
 
-    name: ClassVar[str] = "SchedulingGates"
-    traits: ClassVar[Traits] = Traits(
-        events_to_register={"Pod": ("UpdatePodSchedulingGatesEliminated",)}
-    )
+    name = "SchedulingGates"
+    traits = Traits(events_to_register={"Pod": ("UpdatePodSchedulingGatesEliminated",)})
 
     def __init__(self, _args: Mapping[str, Any]) -> None:
         pass
 
-    def pre_enqueue(self, pod: PodInfo, _view: View) -> Reject | None:
+    def pre_enqueue(self, pod: PodInfo, view: View) -> Reject | None:
         """Reject a pod with gates; the reason names them."""
         gates = pod.pod.spec.scheduling_gates
         if not gates:
@@ -29,6 +27,6 @@ class SchedulingGates:
         names = " ".join(gate.name for gate in gates)
         return Reject(Code.UNRESOLVABLE, (f"waiting for scheduling gates: [{names}]",))
 
-    def queueing_hint(self, event: ClusterEvent, pod: PodInfo, _view: View) -> bool:
+    def queueing_hint(self, event: ClusterEvent, pod: PodInfo, view: View) -> bool:
         """Requeue the pod when it loses its last gate."""
         return event.is_for_pod(pod) and event.action == "UpdatePodSchedulingGatesEliminated"
