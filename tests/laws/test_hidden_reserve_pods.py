@@ -37,11 +37,11 @@ def seen(world, pod):
     pod_info = world.pod_info(pod)
     rows, told = world.nodes.rows, {}
     for plugin in (make({}) for make in LOOKING):
-        made = run_pre_filter(PluginUse(plugin), pod_info, View(world, pod_info, 0.0), ())
+        made = run_pre_filter(PluginUse(plugin), pod_info, View(world, pod_info, 0.0))
         verdicts = np.zeros(len(rows), np.int8)
         scores = np.zeros(len(rows))
         if made.filters:
-            verdicts = plugin.filter(made.state, rows)
+            verdicts = made.plan.filter(rows)
         for score in score_rows(Profile("p", (plugin,)), [made], rows) if made.scores else ():
             scores = score.normalized
         reject = None if made.reject is None else made.reject.reasons

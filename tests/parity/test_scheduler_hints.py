@@ -4,7 +4,7 @@ from holdfast.api.decode import convert_object
 from holdfast.api.devices import ResourceClaim
 from holdfast.api.node import Node
 from holdfast.api.pod import Pod
-from holdfast.framework.plugin import ClusterEvent, is_registered_for
+from holdfast.framework.plugin import ClusterEvent
 from holdfast.framework.view import View
 from holdfast.framework.world import World
 from holdfast.plugins.dynamic_resources import DynamicResources
@@ -36,7 +36,7 @@ def hinted(record, plugin, resource, action, old, new, world=None):
     world = world or World()
     pod_info = world.pod_info(pod(record.input["pod"]))
     event = ClusterEvent(resource, action, old, new)
-    assert is_registered_for(plugin, event)
+    assert plugin.traits.registers(event)
     return plugin.queueing_hint(event, pod_info, View(world, pod_info, 0.0))
 
 

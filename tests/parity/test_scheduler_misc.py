@@ -10,12 +10,12 @@ from holdfast.api.workloads import PodDisruptionBudget
 from holdfast.engine.disruption_budgets import DisruptionBudgets
 from holdfast.engine.preemption import importance_key
 from holdfast.framework.events import QueueingStrategy
-from holdfast.framework.plugin import Code, PostFilterResult, Reject
+from holdfast.framework.plugin import Code, NodeFilter, Plugin, PostFilterResult, Reject
 from holdfast.framework.rejection import Rejection
 from holdfast.framework.view import View
 from holdfast.framework.world import World
-from holdfast.plugins.node_affinity import NodeAffinityPlugin
-from holdfast.plugins.taint_toleration import TaintToleration
+from holdfast.plugins.node_affinity import MatchingNodes
+from holdfast.plugins.taint_toleration import ToleratedTaints
 from holdfast.scheduler.cycle import fit_error
 from holdfast.scheduler.scheduling_queue import SchedulingQueue
 from parity.harness import parity
@@ -26,10 +26,10 @@ FILE = "scheduler_misc.jsonl"
 
 @parity(FILE, "TestDefaultNormalizeScore")
 def test_scale(record):
-    plugin = TaintToleration({}) if record.input["reverse"] else NodeAffinityPlugin({})
+    plan = ToleratedTaints if record.input["reverse"] else MatchingNodes
     raw = np.array(record.input["scores"], np.float64)
     assert record.input["maxScore"] == 100
-    scaled = plugin.normalize_by_range(None, raw, raw.min(), raw.max())
+    scaled = plan.normalize_by_range(None, raw, raw.min(), raw.max())
     assert scaled.tolist() == record.expected["scores"]
 
 
@@ -50,15 +50,17 @@ def test_order_of_the_queue(record):
     assert (queue.pop(0.0).uid == "p1") == record.expected["less"]
 
 
-class Spoken:
-    """A filter that rejects each row with the reasons of the record."""
-
+class Spoken(Plugin):
     name = "Spoken"
+
+
+class RejectsEach(NodeFilter):
+    """Rejects each row with the reasons of the record."""
 
     def __init__(self, words):
         self._words = words
 
-    def reasons(self, _state, row):
+    def reasons(self, row):
         return tuple(self._words[row])
 
 
@@ -66,7 +68,7 @@ class Spoken:
 def test_fit_error(record):
     diagnosis, count = record.input["diagnosis"], record.input["numAllNodes"]
     statuses = diagnosis["nodeToStatus"]["nodeToStatus"]
-    filters = ((Spoken([one["reasons"] for one in statuses.values()]), None),)
+    filters = ((Spoken(), RejectsEach([one["reasons"] for one in statuses.values()])),)
     first = diagnosis["preFilterMsg"]
     world = World()
     pod_info = world.pod_info(pod(record.input["pod"]))

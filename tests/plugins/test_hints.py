@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from holdfast.framework.plugin import ClusterEvent, QueueingHintPlugin, Traits, is_registered_for
+from holdfast.framework.plugin import ClusterEvent, Plugin
 from holdfast.framework.view import View
 from holdfast.scheduler.event_handlers import node_changes, pod_changes
 from holdfast.testing import a_node, a_pod, typed
@@ -102,7 +102,7 @@ def all_events(resource, changes, versions):
 
 
 @pytest.mark.parametrize(
-    "plugin", PROFILE.plugins_at(QueueingHintPlugin), ids=lambda plugin: plugin.name
+    "plugin", PROFILE.plugins_with(Plugin.queueing_hint), ids=lambda plugin: plugin.name
 )
 def test_plugins_register_every_event_that_their_hint_accepts(plugin):
     world = a_world(a_node("n"))
@@ -113,17 +113,16 @@ def test_plugins_register_every_event_that_their_hint_accepts(plugin):
     ]
     for events, pod in itertools.product(events_by_change, waiting):
         helpful = [e for e in events if plugin.queueing_hint(e, pod, View(world, pod, 0.0))]
-        assert not helpful or any(is_registered_for(plugin, event) for event in helpful), helpful
+        assert not helpful or any(map(plugin.traits.registers, helpful)), helpful
 
 
 def test_a_plugin_without_registered_events_gets_all():
-    class Own:
+    class Own(Plugin):
         name = "Own"
-        traits = Traits()
 
         def queueing_hint(self, event, pod, view):
             return True
 
-    assert is_registered_for(Own(), ClusterEvent("Node", "Add"))
-    assert is_registered_for(PROFILE.plugin("DefaultBinder"), ClusterEvent("Node", "Add"))
-    assert not is_registered_for(PROFILE.plugin("NodeName"), ClusterEvent("AssignedPod", "Add"))
+    assert Own().traits.registers(ClusterEvent("Node", "Add"))
+    assert PROFILE.plugin("DefaultBinder").traits.registers(ClusterEvent("Node", "Add"))
+    assert not PROFILE.plugin("NodeName").traits.registers(ClusterEvent("AssignedPod", "Add"))
