@@ -3,14 +3,16 @@
 import numpy as np
 import pytest
 
+from conformance.faulty_plugins import with_plan
 from holdfast.columns.journal import FEW_ROWS, Journal
-from holdfast.framework.plugin import Scope, Traits
+from holdfast.framework.plugin import NO_CHANGE, Scope, Traits
 from holdfast.plugins import REGISTRY
 from holdfast.plugins.balanced_allocation import BalancedAllocation
 from holdfast.plugins.node_resources_fit import NodeResourcesFit
+from holdfast.plugins.node_resources_fit.plugin import FitPlan
 from holdfast.plugins.pod_topology_spread import PodTopologySpread
-from holdfast.plugins.pod_topology_spread.scoring import SoftConstraints
-from holdfast.plugins.taint_toleration import TaintToleration
+from holdfast.plugins.pod_topology_spread.soft_constraints import SoftConstraints
+from holdfast.plugins.taint_toleration import TaintToleration, ToleratedTaints
 from holdfast.testing import a_claim, a_device_class, a_pod, a_replica_set, a_slice, typed
 from holdfast.testing.conformance import check_plugin
 from holdfast.testing.random_cluster import HOST, ZONE, RandomCluster
@@ -160,48 +162,69 @@ def test_scores_of_resources_served_by_devices_conform(name):
     check_plugin(make, pods=with_devices, seed=SEED + 3, clusters=TIMES, steps=40)
 
 
-class ForgetsRequests(NodeResourcesFit):
-    """``filter_and_score_row`` uses an empty request."""
+class ForgetsRequests(FitPlan):
+    """``filter_row`` uses an empty request."""
 
-    def filter_and_score_row(self, state, row):
-        return 0, super().filter_and_score_row(state, row)[1]
+    __slots__ = ()
+
+    def filter_row(self, row, change=NO_CHANGE):
+        return super().filter_row(row, change) if change else 0
 
 
-class DependsOnOtherRows(NodeResourcesFit):
+class ForgetsScores(FitPlan):
+    """``score_row`` is not that of the strategy."""
+
+    __slots__ = ()
+
+    def score_row(self, row):
+        return 0.0
+
+
+class DependsOnOtherRows(FitPlan):
     """The result of a row depends on the other rows."""
 
-    def score(self, state, rows):
-        raw = super().score(state, rows)
+    __slots__ = ()
+
+    def score(self, rows):
+        raw = super().score(rows)
         return np.floor(raw / max(1, len(raw)))
 
 
-class ModifiesColumns(NodeResourcesFit):
+class ModifiesColumns(FitPlan):
     """Modifies a column."""
 
-    def filter(self, state, rows, *rest):
-        state.fit.needs[0].free[0] += 1
-        return super().filter(state, rows, *rest)
+    __slots__ = ()
+
+    def filter(self, rows, change=NO_CHANGE):
+        self.fit.needs[0].free[0] += 1
+        return super().filter(rows, change)
 
 
-class IgnoresChanges(NodeResourcesFit):
+class IgnoresChanges(FitPlan):
     """Ignores hypothetical pods."""
 
-    def filter(self, state, rows, *_rest):
-        return super().filter(state, rows)
+    __slots__ = ()
+
+    def filter(self, rows, change=NO_CHANGE):
+        return super().filter(rows)
 
 
-class IgnoresTaintSets(TaintToleration):
+class IgnoresTaintSets(ToleratedTaints):
     """Scores every taint set like the first one."""
 
-    def score(self, state, rows):
-        state.update()
-        return state.unwanted.take(np.zeros_like(state.nodes.taint_set[rows]))
+    __slots__ = ()
+
+    def score(self, rows):
+        self.update()
+        return self.unwanted.take(np.zeros_like(self.nodes.taint_set[rows]))
 
 
-class WithoutReasons(TaintToleration):
+class WithoutReasons(ToleratedTaints):
     """Rejects without reasons."""
 
-    def reasons(self, *_args):
+    __slots__ = ()
+
+    def reasons(self, row, change=NO_CHANGE):
         return ()
 
 
@@ -212,17 +235,26 @@ class ReadsWhatItSaysItIgnores(NodeResourcesFit):
 
 
 @pytest.mark.parametrize(
-    ("plugin", "law"),
+    ("plugin", "plan", "law"),
     [
-        (ForgetsRequests, "incremental equals full|filter_and_score_row equals filter and score"),
-        (DependsOnOtherRows, "invariance|incremental"),
-        (ModifiesColumns, "inputs unchanged|what would be"),
-        (IgnoresChanges, "verdicts with a change equal those after it|filter_row equals filter"),
-        (IgnoresTaintSets, "filter_and_score_row equals filter and score|incremental equals full"),
-        (WithoutReasons, "a rejection has reasons"),
-        (ReadsWhatItSaysItIgnores, "reads ignores requests"),
+        (NodeResourcesFit, ForgetsRequests, "incremental equals full|filter_row equals filter$"),
+        (NodeResourcesFit, ForgetsScores, "incremental equals full|score_row equals score"),
+        (NodeResourcesFit, DependsOnOtherRows, "invariance|incremental"),
+        (NodeResourcesFit, ModifiesColumns, "inputs unchanged|what would be"),
+        (
+            NodeResourcesFit,
+            IgnoresChanges,
+            "verdicts with a change equal those after it|filter_row equals filter",
+        ),
+        (TaintToleration, IgnoresTaintSets, "score_row equals score|incremental equals full"),
+        (TaintToleration, WithoutReasons, "a rejection has reasons"),
     ],
 )
-def test_a_faulty_plugin_is_found(plugin, law):
+def test_a_faulty_plan_is_found(plugin, plan, law):
     with pytest.raises(AssertionError, match=law):
-        check_plugin(lambda: plugin({}))
+        check_plugin(lambda: with_plan(plugin, plan)({}))
+
+
+def test_a_faulty_plugin_is_found():
+    with pytest.raises(AssertionError, match="reads ignores requests"):
+        check_plugin(lambda: ReadsWhatItSaysItIgnores({}))
