@@ -49,9 +49,9 @@ def test_enough(record):
     serve(world, record.input.get("deviceClasses"))
     found = asked(NodeResourcesFit(record.input["args"]), record.input["pod"], world)
     assert found.filter("here") == record.expected["wantStatus"]
-    state, names = found.prepared.state, world.nodes.resources
-    short = state.fit.shortages(world.nodes.row_of["here"])
-    got = [(names[s.resource], state.reason(s.resource), *s[1:]) for s in short]
+    plan, names = found.prepared.plan, world.nodes.resources
+    short = plan.fit.shortages(world.nodes.row_of["here"])
+    got = [(names[s.resource], plan.reason_of(s.resource), *s[1:]) for s in short]
     names = ("resourceName", "reason", "requested", "used", "capacity", "unresolvable")
     want = record.expected["wantInsufficientResources"]
     assert got == [tuple(one.get(name, False) for name in names) for one in want]

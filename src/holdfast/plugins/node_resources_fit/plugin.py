@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any, ClassVar, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +22,11 @@ from holdfast.framework.plugin import (
     AnyRows,
     ClusterEvent,
     Code,
+    NodeFilter,
+    NodeScorer,
+    Plugin,
     PodChange,
+    PreemptionRules,
     RawScores,
     Reject,
     RequiredResources,
@@ -34,204 +38,12 @@ from holdfast.framework.plugin import (
 from holdfast.framework.view import View
 from holdfast.plugins.node_resources_fit import hints
 from holdfast.plugins.node_resources_fit.arguments import FitArgs, read_args
-from holdfast.plugins.node_resources_fit.strategies import Scorer
+from holdfast.plugins.node_resources_fit.strategies import RowScore, Scorer
 
 TOO_MANY = "Too many pods"
 PREEMPTION_FAILED = "node(s) preemption failed due to insufficient resources"
 # kube-scheduler's scorer ignores pod-level resources; its filter does not.
 _BY_CONTAINERS = PodResourcesOptions(pod_level=False)
-
-
-class FitState(NamedTuple):
-    """One request; ``reserved_rows`` are left to the Reservation plugin."""
-
-    fit: RequestFit
-    request: RequestedAmounts
-    device_backed: frozenset[int]
-    names: ResourceNames
-    reserved_rows: NDArray[np.bool_] | None
-    reserved_row_set: frozenset[int]
-    scorer: Scorer
-    score_at: Callable[[int], float]
-    reservations: ReservationCache
-
-    def reason(self, resource: int) -> str:
-        """Return kube-scheduler's reason for a resource that is short."""
-        return TOO_MANY if resource == PODS else f"Insufficient {self.names[resource]}"
-
-
-class NodeResourcesFit:
-    """Filter nodes without enough free resources; score by the strategy."""
-
-    name: ClassVar[str] = "NodeResourcesFit"
-    traits: Traits = Traits(
-        scope=Scope.ROW,
-        epochs=("classes",),
-        events_to_register={
-            "Node": ("Add", "UpdateNodeAllocatable"),
-            "Pod": ("Delete", "UpdatePodScaleDown"),
-            "DeviceClass": ("Add", "Update"),
-        },
-        accepts_slices=True,
-    )
-
-    def __init__(self, args: Mapping[str, Any] | FitArgs) -> None:
-        self._args = args if isinstance(args, FitArgs) else read_args(args)
-        self._scored = [(name, w, is_scalar(name)) for name, w in self._args.resources]
-        self._scalars = any(scalar for _, _, scalar in self._scored)
-        self._ignores = bool(self._args.ignored or self._args.ignored_groups)
-        if self._scalars:  # devices may serve them
-            self.traits = replace(self.traits, epochs=("classes", "devices"))
-
-    def reads(self, pod: PodInfo, view: View) -> Hashable:
-        """Return the request, and the rows where a reservation may provide it."""
-        return (pod.request, _scored(pod), view.reserved_key)
-
-    def prepare(self, pod: PodInfo, view: View, rows: Callable[[], Rows]) -> Iterator[None]:
-        """Count in short steps the devices that serve scored resources."""
-        if self._scalars:
-            ids = [id_ for id_, _, _ in self._terms(pod, view.nodes.resources)]
-            for resource in view.world.devices.device_backed_resources(ids).values():
-                yield from resource.count_in_steps()
-
-    def pre_filter(self, pod: PodInfo, view: View) -> FitState | Reject:
-        """Look up the columns of everything requested."""
-        if not self._args.resources:
-            return Reject(Code.ERROR, ("resources not found",))
-        nodes = view.nodes
-        amounts, names = nodes.amounts, nodes.resources
-        needs = pod.request
-        if self._ignores:
-            needs = tuple((r, a) for r, a in needs if not self.ignores_resource(names[r]))
-        terms = self._terms(pod, names)
-        devices = view.world.devices
-        ids = (id_ for id_, _, _ in terms)
-        served = devices.device_backed_resources(ids) if self._scalars else {}
-        reserved_rows, reserved_row_set = None, frozenset[int]()
-        matched = view.matched_reservations
-        if matched is not None and len(matched.rows):
-            reserved_rows = np.zeros(nodes.capacity, np.bool_)
-            reserved_rows[matched.rows] = True
-            reserved_row_set = frozenset(matched.rows.tolist())
-        device_backed = view.world.devices.device_backed(needs)
-        scorer = Scorer(self._args, amounts, terms, served, view.reserved_for_pod)
-        fit, reservations = RequestFit.of(amounts, needs, device_backed), view.world.reservations
-        return FitState(
-            fit,
-            needs,
-            device_backed,
-            names,
-            reserved_rows,
-            reserved_row_set,
-            scorer,
-            scorer.of_row(),
-            reservations,
-        )
-
-    def ignores_resource(self, name: str) -> bool:
-        """Return whether the configuration excludes a resource from the filter."""
-        if not is_extended(name):
-            return False
-        return (
-            name in self._args.ignored
-            or name.split("/", maxsplit=1)[0] in self._args.ignored_groups
-        )
-
-    def _terms(self, pod: PodInfo, names: ResourceNames) -> list[tuple[int, int, int]]:
-        amounts = dict(pod.request)
-        amounts[CPU], amounts[MEMORY] = _scored(pod)
-        terms = [(names.id(name), weight, scalar) for name, weight, scalar in self._scored]
-        return [
-            (id_, weight, amounts.get(id_, 0))
-            for id_, weight, scalar in terms
-            if amounts.get(id_, 0) or not scalar
-        ]
-
-    def filter(self, state: FitState, rows: AnyRows, change: PodChange = NO_CHANGE) -> Verdicts:
-        """Reject rows that are short as unschedulable; as unresolvable if even empty ones are."""
-        fits = state.fit.fits(rows)
-        if state.reserved_rows is not None:
-            fits |= state.reserved_rows[rows]
-        verdicts: Verdicts = (~fits).view(np.int8)
-        if state.request and np.count_nonzero(fits) < len(fits):
-            verdicts[~(state.fit.fits_if_empty(rows) | fits)] = Code.UNRESOLVABLE
-        if change:
-            for position, row in change.positions_in(rows):
-                verdicts[position] = self.filter_row(state, row, change)
-        return verdicts
-
-    def score(self, state: FitState, rows: AnyRows) -> RawScores:
-        """Score by the strategy."""
-        return state.scorer.many(rows)
-
-    def filter_and_score_row(self, state: FitState, row: int) -> tuple[int, float]:
-        """Return the same for one row."""
-        verdict = 0 if state.fit.fits_at(row) else self.filter_row(state, row, NO_CHANGE)
-        return verdict, state.score_at(row)
-
-    def filter_row(self, state: FitState, row: int, change: PodChange) -> int:
-        """Return the verdict of one row after a change."""
-        if row in state.reserved_row_set:
-            return 0
-        short = _shortages(state, row, change)
-        if any(shortage.unresolvable for shortage in short):
-            return 2
-        return 1 if short else 0
-
-    def required_resources(self, state: FitState) -> RequiredResources:
-        """Return the request; it does not decide rows with a matched reservation."""
-        return RequiredResources(state.request, state.device_backed, state.reserved_rows)
-
-    def depends_on_pods(self, state: FitState) -> NDArray[np.bool_] | None:
-        """Return rows with allocated reservations: evicting an owner frees nothing there."""
-        if not state.reservations:
-            return None
-        has_allocations = np.zeros(len(state.fit.needs[0].free), np.bool_)
-        has_allocations[state.reservations.rows_with_allocations()] = True
-        return has_allocations
-
-    def reasons(self, state: FitState, row: int, change: PodChange = NO_CHANGE) -> tuple[str, ...]:
-        """Return everything that is short, pod slots first.
-
-        Return another reason if only owners of a reservation would gain from the evictions: what a
-        victim allocated from a reservation stays reserved.
-        """
-        short = _shortages(state, row, change)
-        if change and short and not _shortages(state, row, change, _freed_by_any_pod):
-            return (PREEMPTION_FAILED,)
-        return tuple(state.reason(shortage.resource) for shortage in short)
-
-    def count_reasons(self, state: FitState, rows: Rows) -> Mapping[str, int]:
-        """Count the shortages of many rows."""
-        every = slice(0, len(state.fit.needs[0].free))
-        # Comparing all rows is cheaper than selecting some.
-        counted = np.zeros(every.stop, np.bool_)
-        counted[rows] = True
-        reasons = (TOO_MANY, *[f"Insufficient {state.names[r]}" for r, _ in state.request])
-        counts = {
-            reason: int(np.count_nonzero(counted & (remaining < 0)))
-            for reason, remaining in zip(reasons, state.fit.remaining(every), strict=True)
-        }
-        return {reason: count for reason, count in counts.items() if count}
-
-    def reason_groups(self, state: FitState, rows: AnyRows) -> NDArray[np.int64]:
-        """Return one bit for each thing that is short."""
-        return short_bits(state.fit.remaining(rows))
-
-    def queueing_hint(self, event: ClusterEvent, pod: PodInfo, view: View) -> bool:
-        """Requeue for more allocatable, a pod deleted or shrunk, or a device class."""
-        names = view.nodes.resources
-        asked = {names[resource]: amount for resource, amount in pod.request}
-        if event.resource == "Node":
-            backs = view.world.devices.device_class_for
-            return hints.node_helps(asked, event.old, event.new, lambda n: backs(n) is not None)
-        if event.resource == "DeviceClass":
-            return hints.class_helps(asked, event.old, event.new)
-        if event.resource not in ("AssignedPod", "UnschedulablePod"):
-            return False
-        return hints.pod_helps(pod.pod, asked, event.old, event.new)
-
-
 Freed = Callable[[ReservationCache, int, PodChange], tuple[dict[int, int], int]]
 
 
@@ -254,14 +66,196 @@ def _freed(
     return freed, freed.get(PODS, 0)
 
 
-def _shortages(
-    state: FitState, row: int, change: PodChange, freed_by: Freed = _freed
-) -> list[InsufficientResource]:
-    """Return everything that is short on a row."""
-    if not change:
-        return state.fit.shortages(row)
-    freed, slots = freed_by(state.reservations, row, change)
-    return state.fit.shortages(row, [slots, *[freed.get(r, 0) for r, _ in state.request]])
+class FitPlan(NodeFilter, NodeScorer, PreemptionRules):
+    """Reject nodes on which one request does not fit; score the others by the strategy.
+
+    ``reserved_rows`` are left to the Reservation plugin.
+    """
+
+    __slots__ = ("_names", "_reservations", "_reserved_row_set", "_scorer", "device_backed", "fit",
+                 "request", "reserved_rows", "score_row")  # fmt: skip
+    score_row: RowScore
+    """The function of the strategy itself: a method that calls it would be slower."""
+
+    def __init__(self, request: RequestedAmounts, scorer: Scorer, view: View) -> None:
+        nodes, world = view.nodes, view.world
+        self.request = request
+        self.device_backed = world.devices.device_backed(request)
+        self.fit = RequestFit.of(nodes.amounts, request, self.device_backed)
+        self.reserved_rows: NDArray[np.bool_] | None = None
+        self._reserved_row_set = frozenset[int]()
+        matched = view.matched_reservations
+        if matched is not None and len(matched.rows):
+            self.reserved_rows = np.zeros(nodes.capacity, np.bool_)
+            self.reserved_rows[matched.rows] = True
+            self._reserved_row_set = frozenset(matched.rows.tolist())
+        self._names = nodes.resources
+        self._reservations = world.reservations
+        self._scorer = scorer
+        self.score_row = scorer.of_row()
+
+    def filter(self, rows: AnyRows, change: PodChange = NO_CHANGE) -> Verdicts:
+        """Reject rows that are short as unschedulable; as unresolvable if even empty ones are."""
+        fits = self.fit.fits(rows)
+        if self.reserved_rows is not None:
+            fits |= self.reserved_rows[rows]
+        verdicts: Verdicts = (~fits).view(np.int8)
+        if self.request and np.count_nonzero(fits) < len(fits):
+            verdicts[~(self.fit.fits_if_empty(rows) | fits)] = Code.UNRESOLVABLE
+        if change:
+            for position, row in change.positions_in(rows):
+                verdicts[position] = self.filter_row(row, change)
+        return verdicts
+
+    def filter_row(self, row: int, change: PodChange = NO_CHANGE) -> int:
+        """Return the verdict of one row."""
+        if change is NO_CHANGE and self.fit.fits_at(row):
+            return 0
+        if row in self._reserved_row_set:
+            return 0
+        short = self._shortages(row, change)
+        if any(shortage.unresolvable for shortage in short):
+            return 2
+        return 1 if short else 0
+
+    def score(self, rows: AnyRows) -> RawScores:
+        """Score by the strategy."""
+        return self._scorer.many(rows)
+
+    def required_resources(self) -> RequiredResources:
+        """Return the request; it does not decide rows with a matched reservation."""
+        return RequiredResources(self.request, self.device_backed, self.reserved_rows)
+
+    def depends_on_pods(self) -> NDArray[np.bool_] | bool:
+        """Return rows with allocated reservations: evicting an owner frees nothing there."""
+        if not self._reservations:
+            return False
+        has_allocations = np.zeros(len(self.fit.needs[0].free), np.bool_)
+        has_allocations[self._reservations.rows_with_allocations()] = True
+        return has_allocations
+
+    def reasons(self, row: int, change: PodChange = NO_CHANGE) -> tuple[str, ...]:
+        """Return everything that is short, pod slots first.
+
+        Return another reason if only owners of a reservation would gain from the evictions: what a
+        victim allocated from a reservation stays reserved.
+        """
+        short = self._shortages(row, change)
+        if change and short and not self._shortages(row, change, _freed_by_any_pod):
+            return (PREEMPTION_FAILED,)
+        return tuple(self.reason_of(shortage.resource) for shortage in short)
+
+    def reason_of(self, resource: int) -> str:
+        """Return kube-scheduler's reason for a resource that is short."""
+        return TOO_MANY if resource == PODS else f"Insufficient {self._names[resource]}"
+
+    def count_reasons(self, rows: Rows) -> Mapping[str, int]:
+        """Count the shortages of many rows."""
+        every = slice(0, len(self.fit.needs[0].free))
+        # Comparing all rows is cheaper than selecting some.
+        counted = np.zeros(every.stop, np.bool_)
+        counted[rows] = True
+        reasons = (TOO_MANY, *[f"Insufficient {self._names[r]}" for r, _ in self.request])
+        counts = {
+            reason: int(np.count_nonzero(counted & (remaining < 0)))
+            for reason, remaining in zip(reasons, self.fit.remaining(every), strict=True)
+        }
+        return {reason: count for reason, count in counts.items() if count}
+
+    def reason_groups(self, rows: AnyRows) -> NDArray[np.int64]:
+        """Return one bit for each thing that is short."""
+        return short_bits(self.fit.remaining(rows))
+
+    def _shortages(
+        self, row: int, change: PodChange, freed_by: Freed = _freed
+    ) -> list[InsufficientResource]:
+        """Return everything that is short on a row."""
+        if not change:
+            return self.fit.shortages(row)
+        freed, slots = freed_by(self._reservations, row, change)
+        return self.fit.shortages(row, [slots, *[freed.get(r, 0) for r, _ in self.request]])
+
+
+class NodeResourcesFit(Plugin):
+    """Filter nodes without enough free resources; score by the strategy."""
+
+    name = "NodeResourcesFit"
+    traits = Traits(
+        scope=Scope.ROW,
+        epochs=("classes",),
+        events_to_register={
+            "Node": ("Add", "UpdateNodeAllocatable"),
+            "Pod": ("Delete", "UpdatePodScaleDown"),
+            "DeviceClass": ("Add", "Update"),
+        },
+        accepts_slices=True,
+    )
+    plan_classes = (FitPlan,)
+
+    def __init__(self, args: Mapping[str, Any] | FitArgs) -> None:
+        self._args = args if isinstance(args, FitArgs) else read_args(args)
+        self._scored = [(name, w, is_scalar(name)) for name, w in self._args.resources]
+        self._scalars = any(scalar for _, _, scalar in self._scored)
+        self._ignores = bool(self._args.ignored or self._args.ignored_groups)
+        if self._scalars:  # devices may serve them
+            self.traits = replace(self.traits, epochs=("classes", "devices"))
+
+    def reads(self, pod: PodInfo, view: View) -> Hashable:
+        """Return the request, and the rows where a reservation may provide it."""
+        return (pod.request, _scored(pod), view.reserved_key)
+
+    def prepare(self, pod: PodInfo, view: View, rows: Callable[[], Rows]) -> Iterator[None]:
+        """Count in short steps the devices that serve scored resources."""
+        if self._scalars:
+            ids = [id_ for id_, _, _ in self._terms(pod, view.nodes.resources)]
+            for resource in view.world.devices.device_backed_resources(ids).values():
+                yield from resource.count_in_steps()
+
+    def pre_filter(self, pod: PodInfo, view: View) -> FitPlan | Reject:
+        """Look up the columns of everything requested."""
+        if not self._args.resources:
+            return Reject(Code.ERROR, ("resources not found",))
+        nodes = view.nodes
+        names, request = nodes.resources, pod.request
+        if self._ignores:
+            request = tuple((r, a) for r, a in request if not self.ignores_resource(names[r]))
+        terms = self._terms(pod, names)
+        ids = (id_ for id_, _, _ in terms)
+        served = view.world.devices.device_backed_resources(ids) if self._scalars else {}
+        scorer = Scorer(self._args, nodes.amounts, terms, served, view.reserved_for_pod)
+        return FitPlan(request, scorer, view)
+
+    def ignores_resource(self, name: str) -> bool:
+        """Return whether the configuration excludes a resource from the filter."""
+        if not is_extended(name):
+            return False
+        return (
+            name in self._args.ignored
+            or name.split("/", maxsplit=1)[0] in self._args.ignored_groups
+        )
+
+    def _terms(self, pod: PodInfo, names: ResourceNames) -> list[tuple[int, int, int]]:
+        amounts = dict(pod.request)
+        amounts[CPU], amounts[MEMORY] = _scored(pod)
+        terms = [(names.id(name), weight, scalar) for name, weight, scalar in self._scored]
+        return [
+            (id_, weight, amounts.get(id_, 0))
+            for id_, weight, scalar in terms
+            if amounts.get(id_, 0) or not scalar
+        ]
+
+    def queueing_hint(self, event: ClusterEvent, pod: PodInfo, view: View) -> bool:
+        """Requeue for more allocatable, a pod deleted or shrunk, or a device class."""
+        names = view.nodes.resources
+        asked = {names[resource]: amount for resource, amount in pod.request}
+        if event.resource == "Node":
+            backs = view.world.devices.device_class_for
+            return hints.node_helps(asked, event.old, event.new, lambda n: backs(n) is not None)
+        if event.resource == "DeviceClass":
+            return hints.class_helps(asked, event.old, event.new)
+        if event.resource not in ("AssignedPod", "UnschedulablePod"):
+            return False
+        return hints.pod_helps(pod.pod, asked, event.old, event.new)
 
 
 def _scored(pod: PodInfo) -> tuple[int, int]:

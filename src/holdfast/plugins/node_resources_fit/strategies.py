@@ -8,7 +8,7 @@ above which int64 columns are used.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +25,13 @@ _NOTHING: Mapping[int, int] = {}
 FunctionShape = Sequence[tuple[int, int]]
 ResourceScorer = Callable[[Any, Any], Any]
 """Scores one resource for c > 0; works for arrays and for single numbers."""
+
+
+class RowScore(Protocol):
+    """A function that scores one row."""
+
+    def __call__(self, row: int) -> float:
+        """Return the score."""
 
 
 def least(c: Any, q: Any) -> Any:
@@ -172,7 +179,7 @@ class Scorer:
         scores: RawScores = np.floor(mean + 0.5) if self._ratio else np.floor(mean)
         return scores
 
-    def of_row(self) -> Callable[[int], float]:
+    def of_row(self) -> RowScore:
         """Return the function that scores one row; the usual strategy needs one call less."""
         return self._one_usual if self._usual and self._reserved_for_pod is None else self._one
 
