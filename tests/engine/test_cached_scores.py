@@ -4,21 +4,20 @@ import numpy as np
 import pytest
 
 from holdfast.engine.cached_scores import INFEASIBLE, BestRows, DominantScore, NormalizedScore
+from holdfast.framework.plugin import NodeScorer
 
 
-class Halves:
-    """A plugin whose normalized score is 0 for the lowest raw score and 100 for the highest."""
+class Halves(NodeScorer):
+    """Its normalized score is 0 for the lowest raw score and 100 for the highest."""
 
-    name = "Halves"
-
-    def normalize_by_range(self, _state, raw, low, high):
+    def normalize_by_range(self, raw, low, high):
         return (raw - low) * 100 / (high - low) if high > low else 50.0
 
 
 class Results:
     """Row results with these raw scores."""
 
-    plugin, state = Halves(), None
+    plan, name = Halves(), "Halves"
 
     def __init__(self, *raw):
         self.raw = np.array(raw, float)

@@ -55,7 +55,7 @@ def reported(pod_class, words):
 
 
 def results_of(pod_class, plugin):
-    return next(p.row_results for p in pod_class.outcomes if p.plugin.name == plugin)
+    return next(p.row_results for p in pod_class.outcomes if p.use.name == plugin)
 
 
 def test_a_wrong_verdict_is_found(cluster):
@@ -141,9 +141,7 @@ def test_a_wrong_constant_is_found(cluster):
     cluster.remove(a_node("n3"))
     pod_class = pod_class_of(cluster)
     part = next(
-        part
-        for part in pod_class.normalized_scores
-        if part.row_results.plugin.name == "TaintToleration"
+        part for part in pod_class.normalized_scores if part.row_results.name == "TaintToleration"
     )
     assert part.uniform
     part.constant += 1
@@ -349,7 +347,7 @@ def test_the_range_of_a_score_is_updated_when_many_rows_change(tainted):
         *(a_node(f"n{i}", taints=PREFERS if i < tainted else []) for i in range(80))
     )
     part = pod_class_of(cluster).normalized_scores[0]
-    assert part.row_results.plugin.name == "TaintToleration"
+    assert part.row_results.name == "TaintToleration"
     assert part.uniform == (not tainted)
     cluster.add(*(a_node(f"n{i}", taints=[] if tainted else PREFERS) for i in range(20)))
     pod_class = pod_class_of(cluster)
