@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -26,7 +26,16 @@ from holdfast.columns.node_table import NodeTable
 from holdfast.columns.pod_info import PodInfo
 from holdfast.devices.device_backed_resource import DeviceBackedResource
 from holdfast.framework.arguments import Arguments, PluginArgs
-from holdfast.framework.plugin import AnyRows, RawScores, Rows, Scope, Skip, Traits
+from holdfast.framework.plugin import (
+    AnyRows,
+    NodeScorer,
+    Plugin,
+    RawScores,
+    Rows,
+    Scope,
+    Skip,
+    Traits,
+)
 from holdfast.framework.view import View
 
 ResourceTerms = tuple[tuple[int, int], ...]
@@ -37,7 +46,9 @@ _BOTH_FIFTIES = 150.0
 
 
 @dataclass(frozen=True, slots=True)
-class _State:
+class BalanceScorer(NodeScorer):
+    """Score how much more balanced a node becomes with the pod."""
+
     nodes: NodeTable
     terms: ResourceTerms
     before: DerivedColumn | None
@@ -51,6 +62,57 @@ class _State:
     def nothing(self) -> ResourceTerms:
         """The terms of a pod without requests."""
         return tuple((id_, 0) for id_, _ in self.terms)
+
+    def score(self, rows: AnyRows) -> RawScores:
+        """Score 75 for no change, up to 100 if the balance improves, down to 50 if not."""
+        score = self._by_requests(rows)
+        if self.reserved_for_pod is not None:
+            positions, mine = self.reserved_for_pod.among(rows)
+            if len(mine):
+                score[positions] = self._less_held(self.reserved_for_pod, mine)
+        score *= 0.5
+        return np.floor(score, out=score)
+
+    def _by_requests(self, rows: AnyRows) -> RawScores:
+        amounts, before = self.nodes.amounts, self.before
+        score: RawScores
+        if before is None:
+            score = balance_with_devices(amounts, self.terms, self.served, rows)
+            score += _BOTH_FIFTIES - balance_with_devices(amounts, self.nothing, self.served, rows)
+        else:
+            before.refresh(self.nodes.size)
+            score = balance(amounts, self.terms, rows)
+            score += before.values[rows]
+        return score
+
+    def _less_held(self, reserved_for_pod: ReservedForPod, rows: Rows) -> RawScores:
+        less = {id_: reserved_for_pod.many(id_, rows) for id_, _ in self.terms}
+        with_pod, without = (
+            balance_with_devices(self.nodes.amounts, [(i, a - less[i]) for i, a in terms],
+                            self.served, rows)
+            for terms in (self.terms, self.nothing)
+        )  # fmt: skip
+        score: RawScores = with_pod + (_BOTH_FIFTIES - without)
+        return score
+
+    def score_row(self, row: int) -> float:
+        """Return the score of one row."""
+        amounts, before = self.nodes.amounts, self.before
+        if self.reserved_for_pod is not None and (less := self.reserved_for_pod.at(row)):
+            with_pod, without = [
+                balance_with_devices_at(amounts, lowered, self.served, row)
+                if self.served
+                else balance_at(amounts, lowered, row)
+                for lowered in _less(self.terms, less)
+            ]
+            return (with_pod + _BOTH_FIFTIES - without) // 2.0
+        if before is None:
+            gain = balance_with_devices_at(amounts, self.terms, self.served, row)
+            gain += _BOTH_FIFTIES - balance_with_devices_at(amounts, self.nothing, self.served, row)
+        else:
+            before.refresh(self.nodes.size)
+            gain = balance_at(amounts, self.terms, row) + before.at[row]
+        return gain // 2.0
 
 
 class _Resource(msgspec.Struct, frozen=True, rename="camel"):
@@ -66,11 +128,12 @@ def _resources(args: _Args) -> list[tuple[str, int]]:
     return [(r.name, r.weight) for r in args.resources] or [("cpu", 1), ("memory", 1)]
 
 
-class BalancedAllocation:
+class BalancedAllocation(Plugin):
     """Score how much more balanced the node becomes with the pod."""
 
-    name: ClassVar[str] = "NodeResourcesBalancedAllocation"
-    traits: Traits = Traits(scope=Scope.ROW, accepts_slices=True)
+    name = "NodeResourcesBalancedAllocation"
+    traits = Traits(scope=Scope.ROW, accepts_slices=True)
+    plan_classes = (BalanceScorer,)
 
     def __init__(self, args: Mapping[str, Any]) -> None:
         wrong = Arguments(self.name)
@@ -100,7 +163,7 @@ class BalancedAllocation:
             (id_, asked.get(id_, 0)) for id_, name in ids if id_ in asked or not is_scalar(name)
         )
 
-    def pre_filter(self, pod: PodInfo, view: View) -> _State | Skip:
+    def pre_filter(self, pod: PodInfo, view: View) -> BalanceScorer | Skip:
         """Skip a pod that requests none of the resources."""
         nodes = view.nodes
         terms = self._terms(pod, nodes)
@@ -108,7 +171,7 @@ class BalancedAllocation:
             return Skip()
         ids = tuple(id_ for id_, _ in terms)
         if self._scalars and (served := view.world.devices.device_backed_resources(ids)):
-            return _State(nodes, terms, None, served, view.reserved_for_pod)
+            return BalanceScorer(nodes, terms, None, served, view.reserved_for_pod)
         before = nodes.derived_columns.get((self.name, ids))
         if before is None:
             nothing = tuple((id_, 0) for id_ in ids)
@@ -118,62 +181,7 @@ class BalancedAllocation:
                 lambda rows: _BOTH_FIFTIES - balance(nodes.amounts, nothing, rows),
                 lambda row: _BOTH_FIFTIES - balance_at(nodes.amounts, nothing, row),
             )
-        return _State(nodes, terms, before, {}, view.reserved_for_pod)
-
-    def score(self, state: _State, rows: AnyRows) -> RawScores:
-        """Score 75 for no change, up to 100 if the balance improves, down to 50 if not."""
-        score = self._by_requests(state, rows)
-        if state.reserved_for_pod is not None:
-            positions, mine = state.reserved_for_pod.among(rows)
-            if len(mine):
-                score[positions] = self._less_held(state, state.reserved_for_pod, mine)
-        score *= 0.5
-        return np.floor(score, out=score)
-
-    def _by_requests(self, state: _State, rows: AnyRows) -> RawScores:
-        amounts, before = state.nodes.amounts, state.before
-        score: RawScores
-        if before is None:
-            score = balance_with_devices(amounts, state.terms, state.served, rows)
-            score += _BOTH_FIFTIES - balance_with_devices(
-                amounts, state.nothing, state.served, rows
-            )
-        else:
-            before.refresh(state.nodes.size)
-            score = balance(amounts, state.terms, rows)
-            score += before.values[rows]
-        return score
-
-    def _less_held(self, state: _State, reserved_for_pod: ReservedForPod, rows: Rows) -> RawScores:
-        less = {id_: reserved_for_pod.many(id_, rows) for id_, _ in state.terms}
-        with_pod, without = (
-            balance_with_devices(state.nodes.amounts, [(i, a - less[i]) for i, a in terms],
-                            state.served, rows)
-            for terms in (state.terms, state.nothing)
-        )  # fmt: skip
-        score: RawScores = with_pod + (_BOTH_FIFTIES - without)
-        return score
-
-    def filter_and_score_row(self, state: _State, row: int) -> tuple[int, float]:
-        """Return the same for one row."""
-        amounts, before = state.nodes.amounts, state.before
-        if state.reserved_for_pod is not None and (less := state.reserved_for_pod.at(row)):
-            with_pod, without = [
-                balance_with_devices_at(amounts, lowered, state.served, row)
-                if state.served
-                else balance_at(amounts, lowered, row)
-                for lowered in _less(state.terms, less)
-            ]
-            return 0, (with_pod + _BOTH_FIFTIES - without) // 2.0
-        if before is None:
-            gain = balance_with_devices_at(amounts, state.terms, state.served, row)
-            gain += _BOTH_FIFTIES - balance_with_devices_at(
-                amounts, state.nothing, state.served, row
-            )
-        else:
-            before.refresh(state.nodes.size)
-            gain = balance_at(amounts, state.terms, row) + before.at[row]
-        return 0, gain // 2.0
+        return BalanceScorer(nodes, terms, before, {}, view.reserved_for_pod)
 
 
 def _less(terms: ResourceTerms, less: Mapping[int, int]) -> tuple[ResourceTerms, ResourceTerms]:
