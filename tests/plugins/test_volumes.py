@@ -14,7 +14,7 @@ from holdfast.testing import (
     mounting,
     typed,
 )
-from plugins.deciding import PROFILE, a_world, feasible_nodes, node_of, outcome
+from plugins.deciding import a_world, feasible_nodes, node_of, outcome
 
 ZONE = "topology.kubernetes.io/zone"
 STATIC = a_storage_class("static", provisioner="kubernetes.io/no-provisioner")
@@ -69,7 +69,7 @@ def test_two_claims_of_a_pod_need_two_volumes_of_one_node():
     pod = using("big", "small")
     assert feasible_nodes(world, pod) == {"n2"}
     placement = outcome(world, pod)
-    row_volumes = placement.states["VolumeBinding"].row_volumes
+    row_volumes = placement.plans["VolumeBinding"].row_volumes
     chosen = {
         claim.name: volume.name for volume, claim in row_volumes.static_bindings(placement.row)
     }
@@ -89,11 +89,11 @@ def test_an_assumed_volume_is_not_assumed_twice():
     volume = a_volume("v", storage_class="static")
     claims = [a_volume_claim(name, storage_class="static") for name in ("one", "two")]
     world = a_world(*zoned("a"), STATIC, volume, *claims)
-    plugin = PROFILE.plugin("VolumeBinding")
     placement = outcome(world, using("one", name="first"))
-    assert plugin.reserve(placement.states["VolumeBinding"], placement) is None
+    plan = placement.plans["VolumeBinding"]
+    assert plan.reserve(placement) is None
     assert "didn't find available" in outcome(world, using("two", name="second")).message()
-    plugin.unreserve(placement.states["VolumeBinding"], placement)
+    plan.unreserve(placement)
     assert isinstance(outcome(world, using("two", name="second")), Placement)
 
 
@@ -102,9 +102,9 @@ def test_a_reserve_pod_assumes_no_volumes():
     world = a_world(*zoned("a"), STATIC, a_volume("v", storage_class="static"), claim)
     found = outcome(world, using("one"))
     stand_in = Placement(
-        world.pod_info(found.pod.pod, is_reserve_pod=True), found.row, "n1", found.states
+        world.pod_info(found.pod.pod, is_reserve_pod=True), found.row, "n1", found.plans
     )
-    PROFILE.plugin("VolumeBinding").reserve(found.states["VolumeBinding"], stand_in)
+    found.plans["VolumeBinding"].reserve(stand_in)
     assert world.volumes.assumed(stand_in.pod.uid) is None
 
 
@@ -220,9 +220,9 @@ class Server:
 def binding(claim, *others):
     world = a_world(*zoned("a"), STATIC, a_storage_class(), claim, *others)
     placement = outcome(world, using("data"))
-    plugin, state = PROFILE.plugin("VolumeBinding"), placement.states["VolumeBinding"]
-    plugin.reserve(state, placement)
-    return world, placement, lambda: plugin.pre_bind(state, placement)
+    plan = placement.plans["VolumeBinding"]
+    plan.reserve(placement)
+    return world, placement, lambda: plan.pre_bind(placement)
 
 
 def test_a_claim_ref_is_written_and_the_pod_waits_until_bound():

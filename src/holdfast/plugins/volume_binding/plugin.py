@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
-from typing import Any, ClassVar
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -27,9 +28,13 @@ from holdfast.framework.plugin import (
     ApiCalls,
     ClusterEvent,
     Code,
+    NodeFilter,
     Placement,
+    Plugin,
     PodChange,
+    PreemptionRules,
     Reject,
+    Reserver,
     Scope,
     Skip,
     Traits,
@@ -61,29 +66,91 @@ IMMEDIATE = "pod has unbound immediate PersistentVolumeClaims"
 BIND_TIMEOUT = 600
 
 
-class _State:
-    """The pod's claims, and the volumes they would get on each row, computed on demand."""
+@dataclass(slots=True, eq=False)
+class VolumeBinder(NodeFilter, PreemptionRules, Reserver):
+    """Reject nodes that cannot use the volumes of some claims, and bind the claims.
 
-    __slots__ = ("_row_volumes", "_seq", "bound", "nodes", "volumes", "waiting")
+    The volumes that the claims would get on each row are computed on demand.
+    """
 
-    def __init__(
-        self, nodes: NodeTable, volumes: Volumes, bound: VolumeClaims, waiting: VolumeClaims
-    ) -> None:
-        self.nodes = nodes
-        self.volumes = volumes
-        self.bound = bound
-        self.waiting = waiting
-        self._seq = -1
-        self._row_volumes: RowVolumes | None = None
+    _nodes: NodeTable
+    _volumes: Volumes
+    _bound: VolumeClaims
+    _waiting: VolumeClaims
+    _timeout: int
+    _seq: int = field(default=-1, init=False)
+    _row_volumes: RowVolumes | None = field(default=None, init=False)
 
     @property
     def row_volumes(self) -> RowVolumes:
-        """The volumes for the current nodes; other claims or volumes make a new state."""
-        seq = self.nodes.node_journal.seq
+        """The volumes for the current nodes; other claims or volumes make a new plan."""
+        seq = self._nodes.node_journal.seq
         if self._row_volumes is None or self._seq != seq:
             self._seq = seq
-            self._row_volumes = RowVolumes(self.nodes, self.volumes, self.bound, self.waiting)
+            self._row_volumes = RowVolumes(self._nodes, self._volumes, self._bound, self._waiting)
         return self._row_volumes
+
+    def filter(self, rows: AnyRows, change: PodChange = NO_CHANGE) -> Verdicts:
+        """Reject as unresolvable where a volume cannot be used, found or provisioned."""
+        faults = self.row_volumes.faults[rows]
+        return np.where(faults == 0, Code.PASS, Code.UNRESOLVABLE).astype(np.int8)
+
+    def filter_row(self, row: int, change: PodChange = NO_CHANGE) -> int:
+        """Return the same for one row."""
+        return Code.UNRESOLVABLE if self.row_volumes.faults[row] else Code.PASS
+
+    def depends_on_pods(self) -> bool:
+        """Return False: the filter reads nodes and volumes only."""
+        return False
+
+    def reasons(self, row: int, change: PodChange = NO_CHANGE) -> tuple[str, ...]:
+        """Return all faults of the row."""
+        faults = int(self.row_volumes.faults[row])
+        return tuple(message for bit, message in REASONS.items() if faults & bit)
+
+    def count_reasons(self, rows: Rows) -> Mapping[str, int]:
+        """Count the rows of each fault."""
+        faults = self.row_volumes.faults[rows]
+        return {w: int(np.count_nonzero(faults & bit)) for bit, w in REASONS.items()}
+
+    def reserve(self, placement: Placement) -> Reject | None:
+        """Assume the bindings of the chosen node.
+
+        Reserve pods bind no volumes: the owners of the reservation do.
+        """
+        if not self._waiting or placement.pod.is_reserve_pod:
+            return None
+        row_volumes = self.row_volumes
+        bindings = [
+            (with_claim_ref(v, claim), claim)
+            for v, claim in row_volumes.static_bindings(placement.row)
+        ]
+        provisions = [
+            with_selected_node(claim, placement.node)
+            for claim in row_volumes.dynamic_provisions(placement.row)
+        ]
+        self._volumes.assume(placement.pod.uid, PodVolumes(tuple(bindings), tuple(provisions)))
+        return None
+
+    def unreserve(self, placement: Placement) -> None:
+        """Revert the assumed bindings."""
+        self._volumes.revert(placement.pod.uid)
+
+    def pre_bind(self, placement: Placement) -> ApiCalls:
+        """Write the assumed bindings and wait until all claims are bound."""
+        pod, volumes = placement.pod, self._volumes
+        pod_volumes = volumes.assumed(pod.uid)
+        if pod_volumes is None:
+            return
+        row = self._nodes.row_of.get(placement.node)
+        node = None if row is None else self._nodes.nodes[row]
+        if node is not None:
+            yield from bind_volumes(VolumesToBind(pod, node, pod_volumes), self._timeout)
+        volumes.confirm(pod.uid)
+
+    def undo_pre_bind(self, placement: Placement) -> ApiCalls:
+        """Do nothing: the volume controller completes or releases half-made bindings."""
+        yield from ()
 
 
 class _Args(PluginArgs, frozen=True):
@@ -91,11 +158,11 @@ class _Args(PluginArgs, frozen=True):
     shape: Any = None
 
 
-class VolumeBinding:
+class VolumeBinding(Plugin):
     """Filter nodes that cannot use the pod's volumes, and bind its claims."""
 
-    name: ClassVar[str] = "VolumeBinding"
-    traits: ClassVar[Traits] = Traits(
+    name = "VolumeBinding"
+    traits = Traits(
         scope=Scope.NODE,
         epochs=("volumes",),
         events_to_register={
@@ -110,6 +177,7 @@ class VolumeBinding:
         ignores_requests=True,
         accepts_slices=True,
     )
+    plan_classes = (VolumeBinder,)
 
     def __init__(self, args: Mapping[str, Any]) -> None:
         wrong = Arguments(self.name)
@@ -126,14 +194,14 @@ class VolumeBinding:
             wrong.append(invalid("shape", given.shape, message))
         wrong.refuse_if_wrong()
 
-    def reads(self, pod: PodInfo, _view: View) -> Hashable:
+    def reads(self, pod: PodInfo, view: View) -> Hashable:
         """Return the claims."""
         claims = pod.mounts.claims
         if not claims:
             return None
         return (pod.namespace, claims, pod.pod.uid if pod.mounts.ephemeral else "")
 
-    def pre_filter(self, pod: PodInfo, view: View) -> _State | Skip | Reject:
+    def pre_filter(self, pod: PodInfo, view: View) -> VolumeBinder | Skip | Reject:
         """Split the claims into bound ones and those that get a volume now."""
         if not pod.mounts.claims:
             return Skip()
@@ -146,77 +214,18 @@ class VolumeBinding:
                 return Reject(Code.UNRESOLVABLE, (error,))
             assert claim is not None
             claims.append(claim)
-        state = _split_claims(view.nodes, volumes, tuple(claims))
-        if isinstance(state, _State):
-            try:
-                _ = state.row_volumes
-            except (BadRequest, Invalid) as wrong:
-                message = f"error creating internal label selector for claim: {wrong}"
-                return Reject(Code.ERROR, (message,))
-        return state
+        split = _split_claims(volumes, claims)
+        if isinstance(split, Reject):
+            return split
+        plan = VolumeBinder(view.nodes, volumes, *split, self._timeout)
+        try:
+            _ = plan.row_volumes
+        except (BadRequest, Invalid) as wrong:
+            message = f"error creating internal label selector for claim: {wrong}"
+            return Reject(Code.ERROR, (message,))
+        return plan
 
-    def filter(self, state: _State, rows: AnyRows, _change: PodChange = NO_CHANGE) -> Verdicts:
-        """Reject as unresolvable where a volume cannot be used, found or provisioned."""
-        faults = state.row_volumes.faults[rows]
-        return np.where(faults == 0, Code.PASS, Code.UNRESOLVABLE).astype(np.int8)
-
-    def filter_row(self, state: _State, row: int, _change: PodChange) -> int:
-        """Return the same for one row."""
-        return Code.UNRESOLVABLE if state.row_volumes.faults[row] else Code.PASS
-
-    def depends_on_pods(self, _state: _State) -> None:
-        """Return None: the filter reads nodes and volumes only."""
-
-    def reasons(self, state: _State, row: int, _change: PodChange = NO_CHANGE) -> tuple[str, ...]:
-        """Return all faults of the row."""
-        faults = int(state.row_volumes.faults[row])
-        return tuple(message for bit, message in REASONS.items() if faults & bit)
-
-    def count_reasons(self, state: _State, rows: Rows) -> Mapping[str, int]:
-        """Count the rows of each fault."""
-        faults = state.row_volumes.faults[rows]
-        return {w: int(np.count_nonzero(faults & bit)) for bit, w in REASONS.items()}
-
-    def reserve(self, state: _State, placement: Placement) -> Reject | None:
-        """Assume the bindings of the chosen node.
-
-        Reserve pods bind no volumes: the owners of the reservation do.
-        """
-        if not state.waiting or placement.pod.is_reserve_pod:
-            return None
-        row_volumes = state.row_volumes
-        bindings = [
-            (with_claim_ref(v, claim), claim)
-            for v, claim in row_volumes.static_bindings(placement.row)
-        ]
-        provisions = [
-            with_selected_node(claim, placement.node)
-            for claim in row_volumes.dynamic_provisions(placement.row)
-        ]
-        state.volumes.assume(placement.pod.uid, PodVolumes(tuple(bindings), tuple(provisions)))
-        return None
-
-    def unreserve(self, state: _State, placement: Placement) -> None:
-        """Revert the assumed bindings."""
-        state.volumes.revert(placement.pod.uid)
-
-    def pre_bind(self, state: _State, placement: Placement) -> ApiCalls:
-        """Write the assumed bindings and wait until all claims are bound."""
-        pod, volumes = placement.pod, state.volumes
-        pod_volumes = volumes.assumed(pod.uid)
-        if pod_volumes is None:
-            return
-        row = state.nodes.row_of.get(placement.node)
-        node = None if row is None else state.nodes.nodes[row]
-        if node is not None:
-            yield from bind_volumes(VolumesToBind(pod, node, pod_volumes), self._timeout)
-        volumes.confirm(pod.uid)
-
-    def undo_pre_bind(self, _state: _State, _placement: Placement) -> ApiCalls:
-        """Do nothing: the volume controller completes or releases half-made bindings."""
-        yield from ()
-
-    def queueing_hint(self, event: ClusterEvent, pod: PodInfo, _view: View) -> bool:
+    def queueing_hint(self, event: ClusterEvent, pod: PodInfo, view: View) -> bool:
         """Requeue for volumes, the pod's claims, classes, capacities, CSI nodes and nodes."""
         match event.resource, event.action:
             case "PersistentVolume", "Add" | "Update":
@@ -239,7 +248,10 @@ class VolumeBinding:
         return False
 
 
-def _split_claims(nodes: NodeTable, volumes: Volumes, claims: VolumeClaims) -> _State | Reject:
+def _split_claims(
+    volumes: Volumes, claims: VolumeClaims
+) -> tuple[VolumeClaims, VolumeClaims] | Reject:
+    """Return the claims that are bound, and those that wait for a node."""
     bound, waiting, immediate = [], [], False
     for claim in claims:
         if claim.fully_bound:
@@ -255,7 +267,7 @@ def _split_claims(nodes: NodeTable, volumes: Volumes, claims: VolumeClaims) -> _
             immediate = True
     if immediate:
         return Reject(Code.UNRESOLVABLE, (IMMEDIATE,))
-    return _State(nodes, volumes, bound, waiting)
+    return bound, waiting
 
 
 def _claim_error(
