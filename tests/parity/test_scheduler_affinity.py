@@ -52,15 +52,15 @@ def test_required(record):
 
 def counts(found, change=NO_CHANGE):
     """Return the counts for affinity and for anti-affinity terms by (key, value)."""
-    state, nodes = found.prepared.state, found.world.nodes
-    keys = Counter(term.topology_key for term in state.pod.affinity_terms.required_affinity)
+    plan, nodes = found.prepared.plan, found.world.nodes
+    keys = Counter(term.topology_key for term in plan.pod.affinity_terms.required_affinity)
     groups = []
-    for counted in (state.affinity, state.anti_affinity):
+    for counted in (plan.affinity, plan.anti_affinity):
         pairs: Counter = Counter()
         for one in counted:
             key = next(k for k, column in nodes.labels._columns.items()
                        if column is one.domains.label)  # fmt: skip
-            times = keys[key] if one in state.affinity else 1
+            times = keys[key] if one in plan.affinity else 1
             for row in nodes.rows.tolist():
                 value = one.domains.label.at[row]
                 if value >= 0:
@@ -115,8 +115,7 @@ def test_preferred(record):
         assert wanted["error"] in found.prefilter["reasons"][0]
     elif wanted["code"] == "Skip":
         rows = found.world.nodes.rows
-        skips = found.prescore_skips
-        assert skips or isinstance(found.plugin.pre_score(found.prepared.state, rows), Skip)
+        assert found.prescore_skips or isinstance(found.prepared.plan.pre_score(rows), Skip)
     else:
         assert found.scores(normalized=True) == by_name(record.expected["expectedList"])
 

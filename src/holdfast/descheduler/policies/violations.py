@@ -13,10 +13,13 @@ from holdfast.descheduler.policies.pod_selection import PolicyArgs, SelectingArg
 from holdfast.descheduler.policies.policy import CandidatePod, Candidates, Policy, in_order
 from holdfast.descheduler.simulation import STEP, Simulation
 from holdfast.errors import BadRequest
-from holdfast.framework.former_contract import PreFilterState
 from holdfast.framework.plugin import PodChange
 from holdfast.plugins.inter_pod_affinity import InterPodAffinity
-from holdfast.plugins.inter_pod_affinity.plugin import ANTI_AFFINITY, EXISTING_ANTI_AFFINITY
+from holdfast.plugins.inter_pod_affinity.affinity_rules import (
+    ANTI_AFFINITY,
+    EXISTING_ANTI_AFFINITY,
+    AffinityRules,
+)
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
@@ -168,10 +171,10 @@ class AntiAffinity(ViolationPolicy):
         """Return what the scheduler's plugin says about the pod on a row, itself left out."""
         if not pod.affinity_terms.required_anti_affinity:
             return ""
-        found = self._plugin.pre_filter(pod, self.cluster.view(pod))
-        if not isinstance(found, PreFilterState):
+        rules = self._plugin.pre_filter(pod, self.cluster.view(pod))
+        if not isinstance(rules, AffinityRules):
             return ""
         placed = self.cluster.nodes.pod(pod.uid)
         change = PodChange(removed={placed[1]: [pod]} if placed is not None else {})
-        (reason,) = self._plugin.reasons(found.state, row, change)
+        (reason,) = rules.reasons(row, change)
         return reason if reason in (ANTI_AFFINITY, EXISTING_ANTI_AFFINITY) else ""

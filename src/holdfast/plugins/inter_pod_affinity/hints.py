@@ -10,7 +10,7 @@ from holdfast.columns.affinity_terms import AffinityTerm, read_affinity_terms
 from holdfast.columns.pod_info import PodInfo
 from holdfast.framework.plugin import ClusterEvent
 from holdfast.framework.view import View
-from holdfast.plugins.inter_pod_affinity.state import (
+from holdfast.plugins.inter_pod_affinity.terms import (
     existing_anti_affinity_keys,
     no_pod_matches_affinity,
     own_terms,
