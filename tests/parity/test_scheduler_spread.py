@@ -43,7 +43,7 @@ def test_counts(record):
     assert found.prefilter["code"] == record.expected["wantPrefilterStatus"]["code"]
     if found.prefilter["code"] == "Success":
         assert counts(found) == record.expected["want"]["tpValueToMatchNum"]
-        check_constraints(found.prepared.state.counted, record.expected["want"]["constraints"])
+        check_constraints(found.prepared.plan.hard, record.expected["want"]["constraints"])
 
 
 @parity("podtopologyspread.jsonl", "TestPreFilterStateAddPod")
@@ -75,7 +75,7 @@ def test_counts_with_a_removed_pod(record):
 def counts(found, change=NO_CHANGE):
     """Return the matching pods per domain with an eligible node, a dict for each constraint."""
     answer = []
-    for counted in found.prepared.state.counted:
+    for counted in found.prepared.plan.hard:
         numbers = counted.counts(found.world.nodes, change)
         values = counted.label.values
         there = counted.domains.present
@@ -118,16 +118,14 @@ def test_skip(record):
 def test_weights(record):
     world = with_objects(record, world_of([node(raw) for raw in record.input["nodes"]]))
     found = asked(PodTopologySpread(record.input["config"]), record.input["pod"], world)
-    wanted, soft, rows = record.expected["want"], found.prepared.state.soft, world.nodes.rows
-    found.plugin.pre_score(found.prepared.state, rows)
-    assert soft.weights == pytest.approx(wanted["topologyNormalizingWeight"], abs=1e-9)
-    ignored_rows = soft.ignored_rows(rows)
+    wanted, plan, rows = record.expected["want"], found.prepared.plan, world.nodes.rows
+    plan.pre_score(rows)
+    assert plan.weights == pytest.approx(wanted["topologyNormalizingWeight"], abs=1e-9)
+    ignored_rows = plan.ignored_rows(rows)
     ignored = set() if ignored_rows is None else {world.nodes.names[r] for r in rows[ignored_rows]}
     assert ignored == set(wanted["ignoredNodes"])
-    check_constraints(soft.constraints, wanted["constraints"])
-    for constraint, counts_ in zip(
-        soft.constraints, wanted["topologyValueToPodCounts"], strict=True
-    ):
+    check_constraints(plan.soft, wanted["constraints"])
+    for constraint, counts_ in zip(plan.soft, wanted["topologyValueToPodCounts"], strict=True):
         if constraint.domains is not None:
             values = constraint.label.values
             got = {values[i]: int(n) for i, n in enumerate(constraint.domains.counts)}

@@ -9,10 +9,9 @@ from holdfast.configuration.problems import Problems
 from holdfast.descheduler.policies.pod_selection import ALWAYS_FITS, PolicyArgs, SelectingArgs
 from holdfast.descheduler.policies.policy import CandidatePod
 from holdfast.descheduler.policies.violations import ViolationPolicy
-from holdfast.framework.former_contract import PreFilterState
 from holdfast.framework.plugin import PodChange
 from holdfast.plugins.pod_topology_spread import PodTopologySpread
-from holdfast.plugins.pod_topology_spread.plugin import SpreadState
+from holdfast.plugins.pod_topology_spread.hard_constraints import HardConstraints
 
 HARD = "DoNotSchedule"
 
@@ -49,33 +48,31 @@ class TopologySpread(ViolationPolicy):
 
     def find_violation(self, pod: PodInfo, row: int) -> str:
         """Return that too many pods are in a domain of the row."""
-        state = self._state(pod)
-        if state is None or not self._plugin.violated_rows(state)[row]:
+        hard = self._constraints(pod)
+        if hard is None or not hard.violated_rows()[row]:
             return ""
         node = self.cluster.node(row).name
         return f"the topology domain of {node} has more pods than maxSkew allows"
 
-    def _state(self, pod: PodInfo) -> SpreadState | None:
+    def _constraints(self, pod: PodInfo) -> HardConstraints | None:
         if not any(c.when_unsatisfiable == HARD for c in pod.pod.spec.topology_spread_constraints):
             return None
         found = self._plugin.pre_filter(pod, self.cluster.view(pod))
-        return found.state if isinstance(found, PreFilterState) and found.filters else None
+        return found if isinstance(found, HardConstraints) else None
 
     def improves(self, candidate: CandidatePod, target: int) -> bool:
         """Return whether the pod is not in excess on the target, nor are others because of it."""
-        state = self._state(candidate.pod)
-        return state is not None and self._stays_even(state, candidate, target)
+        hard = self._constraints(candidate.pod)
+        return hard is not None and _stays_even(hard, candidate, target)
 
     def permits(self, candidate: CandidatePod, target: int) -> bool:
         """Return whether no domain gets more pods than the constraints allow."""
-        state = self._state(candidate.pod)
-        return state is None or self._stays_even(state, candidate, target)
+        hard = self._constraints(candidate.pod)
+        return hard is None or _stays_even(hard, candidate, target)
 
-    def _stays_even(self, state: SpreadState, candidate: CandidatePod, target: int) -> bool:
-        pods = [candidate.pod]
-        change = PodChange(added={target: pods}, removed={candidate.row: pods})
-        before, after = (
-            self._plugin.violated_rows(state),
-            self._plugin.violated_rows(state, change),
-        )
-        return not (after & ~before).any() and not after[target]
+
+def _stays_even(hard: HardConstraints, candidate: CandidatePod, target: int) -> bool:
+    pods = [candidate.pod]
+    change = PodChange(added={target: pods}, removed={candidate.row: pods})
+    before, after = hard.violated_rows(), hard.violated_rows(change)
+    return not (after & ~before).any() and not after[target]

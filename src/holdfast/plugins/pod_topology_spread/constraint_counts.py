@@ -43,12 +43,12 @@ class ConstraintCounts:
                     counts[self.label.ids[row]] += sign * sum(map(self.counts_pod, pods))
         return counts
 
-    def counts_pod(self, pod: PodInfo) -> bool:
-        """Return whether adding or removing a pod changes the counts."""
+    def counts_pod(self, pod: PodInfo) -> int:
+        """Return 1 if adding or removing a pod changes the counts, else 0."""
         # As in kube-scheduler, a terminating pod counts here, though not among existing pods:
         # removing one lowers the count by more than it had raised it.
         same = pod.namespace == self.namespace
-        return same and self.constraint.selector.matches(pod.labels)
+        return int(same and self.constraint.selector.matches(pod.labels))
 
     def exceeds_max_skew(self, counts: Counts) -> NDArray[np.bool_]:
         """Return, per domain, whether one more pod there exceeds the maximum skew."""

@@ -1,37 +1,27 @@
-"""The plugin: filter by hard constraints, score by soft ones."""
+"""The plugin: read the constraints of a pod, and find what they count."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache, partial
-from typing import Any, ClassVar
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import Any
 
 from holdfast.api.node_selection import required_nodes
 from holdfast.api.pod import Pod
 from holdfast.columns.affinity_terms import PodSelector
 from holdfast.columns.counters import PodSelectors
-from holdfast.columns.node_table import NodeTable
 from holdfast.columns.pod_info import PodInfo
 from holdfast.errors import BadRequest, Invalid
-from holdfast.framework.former_contract import PreFilterState
 from holdfast.framework.plugin import (
-    NO_CHANGE,
-    AnyRows,
     ClusterEvent,
     Code,
-    PodChange,
-    PodLimits,
-    RawScores,
+    Plugin,
     Reject,
     Rows,
     Scope,
     Skip,
     Traits,
-    Verdicts,
 )
 from holdfast.framework.view import View
 from holdfast.plugins.pod_topology_spread.arguments import read_args
@@ -44,37 +34,34 @@ from holdfast.plugins.pod_topology_spread.constraints import (
     own_constraints,
     selector_keys,
 )
+from holdfast.plugins.pod_topology_spread.hard_constraints import HardConstraints
 from holdfast.plugins.pod_topology_spread.hints import (
     NODE_ACTIONS,
     POD_ACTIONS,
     event_helps,
     may_help,
 )
-from holdfast.plugins.pod_topology_spread.limits import limits_of
-from holdfast.plugins.pod_topology_spread.scoring import HOSTNAME, SoftConstraint, SoftConstraints
+from holdfast.plugins.pod_topology_spread.soft_constraints import (
+    HOSTNAME,
+    SoftConstraint,
+    SoftConstraints,
+)
 
-REASON = "node(s) didn't match pod topology spread constraints"
-MISSING = f"{REASON} (missing required label)"
 
-
-@dataclass(frozen=True, slots=True)
-class SpreadState:
-    """All constraints of a class of pods."""
-
-    nodes: NodeTable
-    counted: tuple[ConstraintCounts, ...]
-    soft: SoftConstraints
+@dataclass
+class HardAndSoftConstraints(HardConstraints, SoftConstraints):
+    """Do both, for pods with constraints of both kinds."""
 
 
 Eligibilities = Callable[[bool, bool], Eligibility]
 """Returns the eligibility for a constraint by whether it honors affinity, and taints."""
 
 
-class PodTopologySpread:
+class PodTopologySpread(Plugin):
     """Filter by hard constraints, score by soft ones."""
 
-    name: ClassVar[str] = "PodTopologySpread"
-    traits: ClassVar[Traits] = Traits(
+    name = "PodTopologySpread"
+    traits = Traits(
         scope=Scope.DOMAIN,
         epochs=("counters", "selectors"),
         events_to_register={
@@ -88,6 +75,7 @@ class PodTopologySpread:
         accepts_slices=True,
         bounded_scores=True,
     )
+    plan_classes = (HardConstraints, SoftConstraints, HardAndSoftConstraints)
 
     def __init__(self, args: Mapping[str, Any]) -> None:
         self._defaults = read_args(self.name, args)
@@ -133,7 +121,7 @@ class PodTopologySpread:
         yield from nodes.count_in_steps(key, pod.namespace, partial(self._counted, pod, view))
 
     def _counted(self, pod: PodInfo, view: View) -> Iterator[PodSelectors]:
-        """Yield the selectors of the counters that the state of the pod has."""
+        """Yield the selectors of the counters that the plan for the pod has."""
         try:
             constraints = self.constraints(pod, view)
         except (BadRequest, Invalid):
@@ -144,7 +132,9 @@ class PodTopologySpread:
             if constraint.counted is not constraint.selector:
                 yield (PodSelector(namespaces, constraint.selector),)
 
-    def pre_filter(self, pod: PodInfo, view: View) -> PreFilterState | Skip | Reject:
+    def pre_filter(
+        self, pod: PodInfo, view: View
+    ) -> HardConstraints | SoftConstraints | Skip | Reject:
         """Find the counters; skip a pod without constraints."""
         try:
             constraints = self.constraints(pod, view)
@@ -152,19 +142,20 @@ class PodTopologySpread:
             return Reject(Code.UNRESOLVABLE, (f"parsing topology spread constraints: {wrong}",))
         if not constraints:
             return Skip()
-        nodes, hard, soft = view.nodes, constraints.hard, constraints.soft
+        nodes = view.nodes
         # New selector keys regroup all pods: add them at once.
         nodes.add_selector_keys(constraints.label_keys)
-        eligible = _eligibilities(pod.pod, (c.key for c in hard))
-        counted = tuple(self._count(c, eligible, view) for c in hard)
-        eligible = _eligibilities(
-            pod.pod, () if constraints.system_defaulted else (c.key for c in soft)
-        )
-        soft_constraints = tuple(self._soft(c, eligible, view) for c in soft)
-        state = SpreadState(
-            nodes, counted, SoftConstraints(nodes, soft_constraints, constraints.system_defaulted)
-        )
-        return PreFilterState(state, filters=bool(hard), scores=bool(soft))
+        eligible = _eligibilities(pod.pod, (c.key for c in constraints.hard))
+        hard = tuple(self._count(c, eligible, view) for c in constraints.hard)
+        if not constraints.soft:
+            return HardConstraints(nodes, hard)
+        defaulted = constraints.system_defaulted
+        keys = () if defaulted else (c.key for c in constraints.soft)
+        eligible = _eligibilities(pod.pod, keys)
+        soft = tuple(self._soft(c, eligible, view) for c in constraints.soft)
+        if not hard:
+            return SoftConstraints(nodes, soft, defaulted)
+        return HardAndSoftConstraints(nodes, soft, defaulted, hard=hard)
 
     def _count(
         self, constraint: Constraint, eligible: Eligibilities, view: View
@@ -186,71 +177,6 @@ class PodTopologySpread:
             return SoftConstraint(constraint, nodes.label_column(HOSTNAME), None, counter)
         counted = self._count(constraint, eligible, view)
         return SoftConstraint(constraint, counted.label, counted.domains, counter)
-
-    def pre_score(self, state: SpreadState, feasible: Rows) -> None:
-        """Compute the weights of the soft constraints from the feasible rows' domains."""
-        state.soft.update_weights(feasible)
-
-    def score(self, state: SpreadState, rows: AnyRows) -> RawScores:
-        """Sum the weighted counts of the row's domains, over all soft constraints."""
-        return state.soft.score(rows)
-
-    def normalize_score(self, state: SpreadState, rows: AnyRows, raw: RawScores) -> RawScores:
-        """Give the lowest count the highest score."""
-        return state.soft.normalize_score(rows, raw)
-
-    def score_table(self, state: SpreadState, rows: AnyRows) -> tuple[Rows, RawScores] | None:
-        """Return the same scores by bucket of rows; see ``columns.row_buckets``."""
-        return state.soft.score_table(rows)
-
-    def filter(self, state: SpreadState, rows: AnyRows, change: PodChange = NO_CHANGE) -> Verdicts:
-        """Reject rows without a label as unresolvable, too large a skew as unschedulable."""
-        verdicts: Verdicts | None = None
-        for counted in state.counted:
-            uneven = counted.exceeds_max_skew(counted.counts(state.nodes, change))
-            table = np.empty(len(uneven) + 1, np.int8)
-            table[:-1] = uneven
-            table[-1] = Code.UNRESOLVABLE  # value id -1, no label, reads the last cell
-            found = counted.label.read_verdicts(table, rows)
-            if verdicts is None:
-                verdicts = found
-            else:
-                # The first constraint that rejects a row decides; ``where`` is ten times as slow.
-                verdicts = verdicts + found * (verdicts == 0).view(np.int8)
-        assert verdicts is not None
-        return verdicts
-
-    def violated_rows(self, state: SpreadState, change: PodChange = NO_CHANGE) -> NDArray[np.bool_]:
-        """Return the rows in whose domain too many pods are already, over all rows."""
-        found = np.zeros(state.nodes.size, np.bool_)
-        for counted in state.counted:
-            uneven = counted.violates_max_skew(counted.counts(state.nodes, change))
-            # Value id -1, no label, reads the last cell.
-            found |= counted.label.read(np.append(uneven, False), slice(0, state.nodes.size))
-        return found
-
-    def depends_on_pods(self, state: SpreadState) -> NDArray[np.bool_]:
-        """Return the rows with pods that a constraint counts."""
-        found = np.zeros(state.nodes.capacity, np.bool_)
-        for counted in state.counted:
-            found |= counted.moving.all > 0
-        return found
-
-    def pod_limits(self, state: SpreadState) -> PodLimits:
-        """Return how many of the counted pods may stay."""
-        return limits_of(state.nodes, state.counted)
-
-    def reasons(
-        self, state: SpreadState, row: int, change: PodChange = NO_CHANGE
-    ) -> tuple[str, ...]:
-        """Return whether a label is missing or the skew is too large."""
-        verdict = self.filter(state, np.array([row], np.intp), change)[0]
-        return (MISSING if verdict == Code.UNRESOLVABLE else REASON,)
-
-    def count_reasons(self, state: SpreadState, rows: Rows) -> Mapping[str, int]:
-        """Count the rows of both reasons."""
-        missing = int(np.count_nonzero(self.filter(state, rows) == Code.UNRESOLVABLE))
-        return {MISSING: missing, REASON: len(rows) - missing}
 
     def queueing_hint(self, event: ClusterEvent, pod: PodInfo, view: View) -> bool:
         """Requeue if pods, nodes or the pod's own tolerations change the counts."""

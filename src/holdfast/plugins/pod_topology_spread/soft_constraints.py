@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ from holdfast.columns.hidden_reserve_pods import AnyCount, AnyDomains
 from holdfast.columns.node_labels import Ids, LabelColumn
 from holdfast.columns.node_table import NodeTable
 from holdfast.columns.row_buckets import BUCKETS_PER_VALUE
-from holdfast.framework.plugin import AnyRows, RawScores, Rows
+from holdfast.framework.plugin import AnyRows, NodeScorer, RawScores, Rows
 from holdfast.plugins.pod_topology_spread.constraints import Constraint
 
 HOSTNAME = "kubernetes.io/hostname"
@@ -52,25 +52,25 @@ class SoftConstraint:
         return table
 
 
-@dataclass(slots=True)
-class SoftConstraints:
-    """All soft constraints of a class of pods.
+@dataclass
+class SoftConstraints(NodeScorer):
+    """Prefer rows in whose domains few pods are counted.
 
-    ``weights`` depend on the feasible rows and are computed before each scoring.
+    ``soft`` are all soft constraints of a class of pods. ``weights`` depend on the feasible rows
+    and are computed before each scoring.
     """
 
     nodes: NodeTable
-    constraints: tuple[SoftConstraint, ...]
+    soft: tuple[SoftConstraint, ...]
     system_defaulted: bool
-    weights: tuple[float, ...] | None = field(default=None, compare=False)
-    _weights_seen: tuple[int, AnyRows] = field(default=(-1, slice(0, 0)), compare=False)
-    _missing_seen: tuple[int, tuple[bool, ...]] = field(default=(-1, ()), compare=False)
-    _pair: tuple[int, int] | None = field(init=False, compare=False)
 
     def __post_init__(self) -> None:
-        self._pair = _host_and_other(self.constraints)
+        self.weights: tuple[float, ...] | None = None
+        self._weights_seen: tuple[int, AnyRows] = (-1, slice(0, 0))
+        self._missing_seen: tuple[int, tuple[bool, ...]] = (-1, ())
+        self._pair = _host_and_other(self.soft)
 
-    def update_weights(self, feasible: AnyRows) -> None:
+    def pre_score(self, feasible: AnyRows) -> None:
         """Set each weight by the number of domains of the feasible rows."""
         # The same rows as last time and no changed node: the same domains.
         seq, (seen, rows) = self.nodes.node_journal.seq, self._weights_seen
@@ -88,7 +88,7 @@ class SoftConstraints:
             rows = rows[~ignored_rows]
         return tuple(
             math.log((len(rows) if w.domains is None else _distinct(w.label.ids[rows])) + 2)
-            for w in self.constraints
+            for w in self.soft
         )
 
     def ignored_rows(self, rows: AnyRows) -> NDArray[np.bool_] | None:
@@ -96,7 +96,7 @@ class SoftConstraints:
         if self.system_defaulted or not any(self._missing()):
             return None
         missing: Any = False
-        for soft in self.constraints:
+        for soft in self.soft:
             missing = missing | (soft.label.ids[rows] < 0)
         return missing if np.any(missing) else None
 
@@ -105,7 +105,7 @@ class SoftConstraints:
         seq = self.nodes.node_journal.seq
         if self._missing_seen[0] != seq:
             rows = self.nodes.rows
-            missing = tuple(bool((soft.label.ids[rows] < 0).any()) for soft in self.constraints)
+            missing = tuple(bool((soft.label.ids[rows] < 0).any()) for soft in self.soft)
             self._missing_seen = (seq, missing)
         return self._missing_seen[1]
 
@@ -114,9 +114,7 @@ class SoftConstraints:
         weights = self.weights or self._weights_of(self.nodes.rows)
         parts = [
             soft.parts(rows, weight, everywhere=not missing)
-            for soft, weight, missing in zip(
-                self.constraints, weights, self._missing(), strict=True
-            )
+            for soft, weight, missing in zip(self.soft, weights, self._missing(), strict=True)
         ]
         total = parts[0] + parts[1] if len(parts) > 1 else parts[0].copy()
         for part in parts[2:]:
@@ -139,7 +137,7 @@ class SoftConstraints:
         missing = self._missing()
         if missing[host_at] or (missing[other_at] and not self.system_defaulted):
             return None
-        host, other = self.constraints[host_at], self.constraints[other_at]
+        host, other = self.soft[host_at], self.soft[other_at]
         assert isinstance(host.counter, SelectorCount)
         buckets = host.counter.buckets(other.label, self.nodes.node_journal)
         if not buckets.refresh(self.nodes.size):
