@@ -59,7 +59,7 @@ def both(profile, pod_info, world, is_protected=lambda _: False):
     view = View(world, pod_info, NOW)
     plugin = next(p for p in profile.plugins if p.name == "DefaultPreemption")
     world.auditor = Auditor(world)
-    result = plugin.post_filter(None, rejection, view)
+    result = plugin.post_filter(rejection, view)
     world.auditor.raise_faults()
     if "not eligible" in result.message:
         return Counter()
