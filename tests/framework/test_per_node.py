@@ -4,7 +4,7 @@ import pytest
 
 from holdfast.engine.profile import Profile
 from holdfast.framework.per_node import PerNodePlugin, columnar
-from holdfast.framework.plugin import FilterPlugin, ScorePlugin, implements
+from holdfast.framework.points import Point, has_point
 from holdfast.plugins import default_profiles
 from holdfast.testing import FakeCluster, a_node, a_pod, check_plugin
 
@@ -63,8 +63,8 @@ def test_it_conforms(kind):
 
 def test_only_overridden_methods_make_an_extension_point():
     filters, scores = columnar(OnlyFilters({})), columnar(OnlyScores({}))
-    assert (implements(filters, FilterPlugin), implements(filters, ScorePlugin)) == (True, False)
-    assert (implements(scores, FilterPlugin), implements(scores, ScorePlugin)) == (False, True)
+    assert (has_point(filters, Point.FILTER), has_point(filters, Point.SCORE)) == (True, False)
+    assert (has_point(scores, Point.FILTER), has_point(scores, Point.SCORE)) == (False, True)
     assert columnar(filters) is filters
     with pytest.raises(TypeError, match="PerNodePlugin has neither fits nor score"):
         columnar(PerNodePlugin())

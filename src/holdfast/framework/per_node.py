@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -21,11 +21,14 @@ from holdfast.columns.pod_info import PodInfo
 from holdfast.framework.arguments import Args
 from holdfast.framework.plugin import (
     NO_CHANGE,
+    AnyRows,
     Code,
+    NodeFilter,
+    NodeScorer,
     Plugin,
     PodChange,
+    PodPlan,
     RawScores,
-    Rows,
     Scope,
     Traits,
     Verdicts,
@@ -102,7 +105,7 @@ class PerNodePlugin:
     stateless: the same arguments give the same result. ``reads`` makes it faster.
     """
 
-    name: ClassVar[str] = ""
+    name: str = ""
 
     def __init__(self, args: Args | None = None) -> None:
         self.args = dict(args or {})
@@ -126,87 +129,92 @@ class PerNodePlugin:
 
 
 @dataclass(frozen=True, slots=True)
-class _State:
+class _PerNodePlan(PodPlan):
+    plugin: PerNodePlugin
     nodes: NodeTable
     pod: Pod
+    """One of all pods with the same ``reads``."""
+
+    def _numbers(self, rows: AnyRows) -> list[int]:
+        found: list[int] = np.arange(self.nodes.capacity)[rows].tolist()
+        return found
 
 
-class _Columns:
+class _PerNodeFilter(_PerNodePlan, NodeFilter):
+    """Reject the nodes that ``fits`` rejects, as UNSCHEDULABLE, so preemption may help."""
+
+    def filter(self, rows: AnyRows, change: PodChange = NO_CHANGE) -> Verdicts:
+        return np.array([self.filter_row(row, change) for row in self._numbers(rows)], np.int8)
+
+    def filter_row(self, row: int, change: PodChange = NO_CHANGE) -> int:
+        rejected = self.nodes.nodes[row] is not None and self._fits(row, change) is not None
+        return Code.UNSCHEDULABLE if rejected else Code.PASS
+
+    def reasons(self, row: int, change: PodChange = NO_CHANGE) -> tuple[str, ...]:
+        return (self._fits(row, change) or f"node(s) rejected by {self.plugin.name}",)
+
+    def _fits(self, row: int, change: PodChange) -> str | None:
+        result = self.plugin.fits(self.pod, NodeInfo(self.nodes, row, change))
+        if result is None or (isinstance(result, str) and result):
+            return result
+        raise TypeError(f"{self.plugin.name}.fits must return None or a reason, not {result!r}")
+
+
+class _PerNodeScorer(_PerNodePlan, NodeScorer):
+    """Score nodes by ``score``."""
+
+    def score(self, rows: AnyRows) -> RawScores:
+        return np.array([self.score_row(row) for row in self._numbers(rows)], np.float64)
+
+    def score_row(self, row: int) -> float:
+        if self.nodes.nodes[row] is None:
+            return 0.0
+        result = self.plugin.score(self.pod, NodeInfo(self.nodes, row))
+        if isinstance(result, int) and 0 <= result <= 100:
+            return result
+        raise ValueError(f"{self.plugin.name}.score must return 0 to 100, not {result!r}")
+
+
+class _PerNodeFilterAndScorer(_PerNodeFilter, _PerNodeScorer):
+    """Do both."""
+
+
+_PLANS: dict[tuple[bool, bool], type[_PerNodePlan]] = {
+    (True, True): _PerNodeFilterAndScorer,
+    (True, False): _PerNodeFilter,
+    (False, True): _PerNodeScorer,
+}
+"""By whether the author wrote ``fits`` and ``score``."""
+
+
+class _Columnar(Plugin):
     """A per-node plugin that is called with rows."""
 
-    def __init__(self, plugin: PerNodePlugin) -> None:
-        self.plugin = plugin
+    def __init__(self, plugin: PerNodePlugin, plan: type[_PerNodePlan]) -> None:
         self.name = plugin.name
+        self._plugin, self._plan = plugin, plan
         self._has_reads = _overrides(plugin, "reads")
         scope = Scope.ROW if self._has_reads else Scope.CLUSTER
         self.traits = Traits(scope=scope, epochs=("pod_labels",), reads_outside_spec=True)
+        self.plan_classes = (plan,)
 
-    def reads(self, pod: PodInfo, _view: View) -> Hashable:
-        """Return the author's ``reads``, or this version of the pod."""
+    def reads(self, pod: PodInfo, view: View) -> Hashable:
         if self._has_reads:
-            return self.plugin.reads(pod.pod)
+            return self._plugin.reads(pod.pod)
         return (pod.uid, pod.pod.metadata.resource_version)
 
-    def pre_filter(self, pod: PodInfo, view: View) -> _State:
-        """Return the pod as state; it is shared by all pods with the same ``reads``."""
-        return _State(view.nodes, pod.pod)
-
-
-class _Filtering(_Columns):
-    """A per-node plugin that filters."""
-
-    def filter(self, state: _State, rows: Rows, change: PodChange = NO_CHANGE) -> Verdicts:
-        """Call ``fits`` for each row; a rejected row is UNSCHEDULABLE, so preemption may help."""
-        verdicts = np.zeros(len(rows), np.int8)
-        for i, row in enumerate(rows.tolist()):
-            if state.nodes.nodes[row] is not None and self._fits(state, row, change) is not None:
-                verdicts[i] = Code.UNSCHEDULABLE
-        return verdicts
-
-    def reasons(self, state: _State, row: int, change: PodChange = NO_CHANGE) -> tuple[str, ...]:
-        """Return the result of ``fits``."""
-        return (self._fits(state, row, change) or f"node(s) rejected by {self.name}",)
-
-    def _fits(self, state: _State, row: int, change: PodChange) -> str | None:
-        result = self.plugin.fits(state.pod, NodeInfo(state.nodes, row, change))
-        if result is None or (isinstance(result, str) and result):
-            return result
-        raise TypeError(f"{self.name}.fits must return None or a reason, not {result!r}")
-
-
-class _Scoring(_Columns):
-    """A per-node plugin that scores."""
-
-    def score(self, state: _State, rows: Rows) -> RawScores:
-        """Call ``score`` for each row."""
-        scores = np.zeros(len(rows))
-        for i, row in enumerate(rows.tolist()):
-            if state.nodes.nodes[row] is not None:
-                scores[i] = self._score(state, row)
-        return scores
-
-    def _score(self, state: _State, row: int) -> int:
-        result = self.plugin.score(state.pod, NodeInfo(state.nodes, row))
-        if isinstance(result, int) and 0 <= result <= 100:
-            return result
-        raise ValueError(f"{self.name}.score must return 0 to 100, not {result!r}")
-
-
-class _Both(_Filtering, _Scoring):
-    """A per-node plugin that filters and scores."""
+    def pre_filter(self, pod: PodInfo, view: View) -> PodPlan:
+        return self._plan(self._plugin, view.nodes, pod.pod)
 
 
 def columnar(plugin: Plugin | PerNodePlugin) -> Plugin:
     """Convert a per-node plugin to one that is called with rows; return others unchanged."""
     if not isinstance(plugin, PerNodePlugin):
         return plugin
-    overridden = (_overrides(plugin, "fits"), _overrides(plugin, "score"))
-    kind: dict[tuple[bool, bool], type[_Columns]] = {
-        (True, True): _Both, (True, False): _Filtering, (False, True): _Scoring,
-    }  # fmt: skip
-    if overridden not in kind:
+    plan = _PLANS.get((_overrides(plugin, "fits"), _overrides(plugin, "score")))
+    if plan is None:
         raise TypeError(f"{type(plugin).__name__} has neither fits nor score: write one of them")
-    return kind[overridden](plugin)
+    return _Columnar(plugin, plan)
 
 
 def _overrides(plugin: PerNodePlugin, method: str) -> bool:
