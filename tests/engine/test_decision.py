@@ -1,7 +1,5 @@
 """Decisions: ``feasible`` and ``rank``, errors, and what the cache shares between pods."""
 
-from typing import ClassVar
-
 import numpy as np
 import pytest
 
@@ -13,11 +11,13 @@ from holdfast.errors import BadConfiguration
 from holdfast.framework.plugin import (
     NO_CHANGE,
     Code,
-    PreFilterResult,
-    PreFilterState,
+    NodeFilter,
+    NodeScorer,
+    Plugin,
     Reject,
     Scope,
     Skip,
+    Tiers,
     Traits,
 )
 from holdfast.framework.rejection import Rejection
@@ -27,34 +27,42 @@ from holdfast.plugins.default_binder import DefaultBinder
 from holdfast.testing import a_node, a_pod, typed
 
 
-class Plain:
-    """A plugin with given results."""
+class Plain(NodeFilter, NodeScorer):
+    """A plan with the verdicts and scores of its plugin."""
 
-    name: ClassVar[str] = "Plain"
-    traits: ClassVar[Traits] = Traits()
+    def __init__(self, plugin):
+        self.plugin, self.allowed_rows = plugin, plugin.allowed_rows
+        self.filters, self.scores = plugin.verdicts is not None, plugin.scores is not None
 
-    def __init__(self, result=None, verdicts=None, scores=None):
-        self._result, self._verdicts, self._scores = result, verdicts, scores
+    def filter(self, rows, change=NO_CHANGE):
+        return np.array([self.plugin.verdicts[int(row)] for row in rows], np.int8)
 
-    def reads(self, _pod, _view):
+    def reasons(self, row, change=NO_CHANGE):
+        return (f"{self.plugin.name} rejects row {row}",)
+
+    def score(self, rows):
+        return np.array([float(self.plugin.scores[int(row)]) for row in rows])
+
+
+class PlainPlugin(Plugin):
+    """A plugin with given results; what ``on`` means is up to its plan."""
+
+    on = True
+
+    def __init__(self, result=None, verdicts=None, scores=None, allowed_rows=None):
+        self.result, self.verdicts, self.scores = result, verdicts, scores
+        self.allowed_rows = allowed_rows
+
+    def reads(self, pod, view):
         return None
 
-    def pre_filter(self, _pod, _view):
-        state = PreFilterState("state", self._verdicts is not None, self._scores is not None)
-        return state if self._result is None else self._result
-
-    def filter(self, _state, rows, _change=NO_CHANGE):
-        return np.array([self._verdicts[int(row)] for row in rows], np.int8)
-
-    def reasons(self, _state, row, _change=NO_CHANGE):
-        return (f"{self.name} rejects row {row}",)
-
-    def score(self, _state, rows):
-        return np.array([float(self._scores[int(row)]) for row in rows])
+    def pre_filter(self, pod, view):
+        return self.result or self.plan_classes[0](self)
 
 
-def named(name, scope=Scope.CLUSTER, base=Plain, **options):
-    return type(name, (base,), {"name": name, "traits": Traits(scope)})(**options)
+def named(name, scope=Scope.CLUSTER, plan=Plain, **options):
+    declared = {"name": name, "traits": Traits(scope), "plan_classes": (plan,)}
+    return type(name, (PlainPlugin,), declared)(**options)
 
 
 def profile_of(*plugins, weight=1):
@@ -133,8 +141,8 @@ def test_a_filter_does_not_run_for_rows_that_a_cached_filter_rejected():
 
 
 def test_rows_that_pre_filter_does_not_allow_are_not_filtered():
-    allowed = PreFilterResult(PreFilterState("s", False, False), np.array([0], np.intp))
-    plugins = named("A", result=allowed), named("B", verdicts=[1, 1, 1])
+    allowed = np.array([0], np.intp)
+    plugins = named("A", allowed_rows=allowed), named("B", verdicts=[1, 1, 1])
     assert run(world_of(), *plugins).message() == (
         "0/3 nodes are available: 1 B rejects row 0, 2 node(s) didn't satisfy plugin(s) [A]."
     )
@@ -146,14 +154,13 @@ def test_rows_that_pre_filter_does_not_allow_are_not_filtered():
 
 
 def test_plugins_that_allow_different_rows_reject_the_pod_together():
-    rows = np.array([0], np.intp), np.array([1, 2], np.intp)
-    left, right = (PreFilterResult(PreFilterState("s", False, False), r) for r in rows)
-    found = run(world_of(), named("B", result=left), named("A", result=right))
+    left, right = np.array([0], np.intp), np.array([1, 2], np.intp)
+    found = run(world_of(), named("B", allowed_rows=left), named("A", allowed_rows=right))
     assert found.message() == (
         "0/3 nodes are available: node(s) didn't satisfy plugin(s) [A B] simultaneously."
     )
     assert found.unschedulable_plugins == {"A", "B"}
-    assert run(world_of(), named("A", result=left)).row == 0
+    assert run(world_of(), named("A", allowed_rows=left)).row == 0
 
 
 @pytest.mark.parametrize("wrong", [101, -1])
@@ -164,8 +171,8 @@ def test_scores_outside_their_range_are_an_error(wrong):
 
 @pytest.mark.parametrize("scope", [Scope.ROW, Scope.CLUSTER])
 def test_tiers_come_before_scores(scope):
-    class Pools(Plain):
-        def tier(self, _state, rows):
+    class Pools(Plain, Tiers):
+        def tier(self, rows):
             return np.array([(1, 0, 0)[row] for row in rows], np.int32)
 
     scorer = named("A", scope, scores=[100, 1, 2])
@@ -178,24 +185,20 @@ def test_ties_are_broken_at_random():
 
 
 class Tabled(Plain):
-    """A plugin with a score table of two entries, if ``tabled``."""
+    """A plan with a score table of two entries, if ``on``."""
 
-    tabled = True
-
-    def score_table(self, _state, rows):
-        if not self.tabled:
+    def score_table(self, rows):
+        if not self.plugin.on:
             return None
         return np.array([int(row) % 2 for row in rows]), np.array([10.0, 20.0])
 
 
 class PreScoring(Plain):
-    """A plugin with ``pre_score``, which skips unless ``willing``."""
+    """A plan with ``pre_score``, which skips unless ``on``."""
 
-    willing = True
-
-    def pre_score(self, _state, rows):
-        assert rows.tolist() == [0, 1, 2]
-        return None if self.willing else Skip()
+    def pre_score(self, feasible):
+        assert feasible.tolist() == [0, 1, 2]
+        return None if self.plugin.on else Skip()
 
 
 def sums_of(plugin, *, weight=1):
@@ -204,7 +207,7 @@ def sums_of(plugin, *, weight=1):
     cached = named("Cached", Scope.ROW, scores=[1, 2, 3])
     profile = profile_of(cached, plugin, weight=weight)
     found = feasible(profile, world.pod_info(typed(a_pod())), world, 0.0)
-    assert [outcome.plugin for outcome in found.pod_class.uncached_scores] == [plugin]
+    assert [outcome.use.plugin for outcome in found.pod_class.uncached_scores] == [plugin]
     return scored_rows(profile, found)[1].tolist()
 
 
@@ -212,14 +215,14 @@ def sums_of(plugin, *, weight=1):
 def test_uncached_scores_are_added_with_their_weight(weight):
     table = named("T", Scope.DOMAIN, Tabled, scores=[9, 8, 7])
     assert sums_of(table, weight=weight) == [11 * weight, 22 * weight, 13 * weight]
-    table.tabled = False
+    table.on = False
     assert sums_of(table, weight=weight) == [10 * weight, 10 * weight, 10 * weight]
 
 
 def test_a_plugin_that_skips_at_pre_score_adds_nothing():
     plugin = named("W", Scope.DOMAIN, PreScoring, scores=[9, 8, 7])
     assert sums_of(plugin) == [10, 10, 10]
-    plugin.willing = False
+    plugin.on = False
     assert sums_of(plugin) == [1, 2, 3]
 
 
@@ -358,7 +361,7 @@ def test_classes_that_differ_in_requests_share_the_results_of_other_plugins():
 
     def outcomes(pod):
         pod_class = feasible(profile, world.pod_info(typed(pod)), world, 0.0).pod_class
-        return {p.plugin.name: p for p in pod_class.outcomes}
+        return {p.use.name: p for p in pod_class.outcomes}
 
     small, large = outcomes(a_pod("small", cpu="1")), outcomes(a_pod("large", cpu="2"))
     assert small["NodeResourcesFit"] is not large["NodeResourcesFit"]

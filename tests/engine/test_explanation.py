@@ -6,7 +6,7 @@ import numpy as np
 
 from holdfast.engine.explanation import explain
 from holdfast.engine.profile import Profile
-from holdfast.framework.plugin import NO_CHANGE, Code, Traits
+from holdfast.framework.plugin import NO_CHANGE, Code, NodeFilter, Plugin
 from holdfast.framework.world import World
 from holdfast.plugins import default_profiles
 from holdfast.testing import a_node, a_pod, typed
@@ -90,18 +90,18 @@ def test_a_bound_pod_is_explained_as_if_it_were_not_bound():
 
 
 def test_a_filter_that_fails_is_reported_as_an_error():
-    class Fails:
-        name = "Fails"
-        traits = Traits()
+    class OutOfOrder(NodeFilter):
+        reason = "out of order"
 
-        def reads(self, _pod, _view):
-            return None
-
-        def filter(self, _state, rows, _change=NO_CHANGE):
+        def filter(self, rows, change=NO_CHANGE):
             return np.full(len(rows), Code.ERROR, np.int8)
 
-        def reasons(self, _state, _row, _change=NO_CHANGE):
-            return ("out of order",)
+    class Fails(Plugin):
+        name = "Fails"
+        plan_classes = (OutOfOrder,)
+
+        def pre_filter(self, pod, view):
+            return OutOfOrder()
 
     world = World()
     world.upsert(typed(a_node("n1")))

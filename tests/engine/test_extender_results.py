@@ -7,7 +7,7 @@ from holdfast.engine.extender_results import ExtenderResults, apply_extender_res
 from holdfast.engine.post_filter import run_post_filter_plugins
 from holdfast.engine.profile import Profile
 from holdfast.framework.extender import ExtenderConfig, ExtenderFilterResult, ExtenderPreemption
-from holdfast.framework.plugin import ApiCall, Candidate, Code, PostFilterResult, Traits
+from holdfast.framework.plugin import ApiCall, Candidate, Code, Plugin, PostFilterResult
 from holdfast.framework.rejection import Rejection
 from holdfast.framework.world import World
 from holdfast.plugins import default_profiles
@@ -72,14 +72,12 @@ def test_an_accepted_candidate_counts_while_its_victims_are_the_same():
     assert preemption.still_accepted(now) == [proposed["a"]]
 
 
-class WithResult:
-    traits = Traits()
-
+class WithResult(Plugin):
     def __init__(self, name, result):
         self.name = name
         self._result = replace(result, plugin=name)
 
-    def post_filter(self, _state, _rejection, _view):
+    def post_filter(self, rejection, view):
         return self._result
 
 

@@ -7,30 +7,44 @@ from holdfast.engine.decision import decide
 from holdfast.engine.explanation import explain
 from holdfast.engine.profile import Profile
 from holdfast.engine.scoring import InvalidScore
-from holdfast.framework.plugin import Code, Placement, Reject, Scope, Traits, Verdicts
+from holdfast.framework.plugin import (
+    NO_CHANGE,
+    Code,
+    NodeFilter,
+    NodeScorer,
+    Placement,
+    Plugin,
+    Reject,
+    Scope,
+    Traits,
+)
 from holdfast.framework.world import World
 from holdfast.testing import a_node, a_pod, check_plugin, typed
 
 
-class PotentialNodes:
-    """Keeps the feasible rows in the state, for Reserve."""
+class KeepFeasible(NodeFilter, NodeScorer):
+    """Keeps the feasible rows for Reserve."""
 
-    name = "PotentialNodes"
-    traits = Traits(scope=Scope.CLUSTER)
-    refuses = False
+    reason = "never"
 
-    def reads(self, pod, view):
-        return pod.uid
+    def __init__(self, refuses):
+        self.refuses, self.kept = refuses, []
 
-    def pre_filter(self, pod, view):
-        return []
-
-    def filter(self, state, rows, change=None) -> Verdicts:
+    def filter(self, rows, change=NO_CHANGE):
         return np.zeros(len(rows), np.int8)
 
-    def pre_score(self, state, feasible):
-        state.append(feasible.tolist())
+    def pre_score(self, feasible):
+        self.kept.append(feasible.tolist())
         return Reject(Code.ERROR, ("no luck",)) if self.refuses else None
+
+
+class PotentialNodes(Plugin):
+    name = "PotentialNodes"
+    plan_classes = (KeepFeasible,)
+    refuses = False
+
+    def pre_filter(self, pod, view):
+        return KeepFeasible(self.refuses)
 
 
 def placed(nodes, plugin=None):
@@ -43,14 +57,14 @@ def placed(nodes, plugin=None):
     return decide(profile, pod, world, 0.0, np.random.default_rng(0)), profile, world
 
 
-def test_it_gets_the_feasible_rows_once_and_its_state_is_that_of_the_placement():
+def test_it_gets_the_feasible_rows_once_and_its_plan_is_that_of_the_placement():
     found, _, _ = placed(3)
     assert isinstance(found, Placement)
-    assert found.states["PotentialNodes"] == [[0, 1, 2]]
+    assert found.plans["PotentialNodes"].kept == [[0, 1, 2]]
 
 
 def test_a_single_row_is_not_compared():
-    assert placed(1)[0].states["PotentialNodes"] == []
+    assert placed(1)[0].plans["PotentialNodes"].kept == []
 
 
 def test_its_rejection_is_an_error_of_the_attempt():
@@ -71,9 +85,6 @@ def test_the_law_demands_the_scope_cluster():
         traits = Traits(scope=Scope.ROW)
 
         def reads(self, pod, view):
-            return None
-
-        def pre_score(self, state, feasible):
             return None
 
     with pytest.raises(AssertionError, match="pre_score without score has the scope CLUSTER"):

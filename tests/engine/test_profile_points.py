@@ -4,16 +4,15 @@ import numpy as np
 
 from holdfast.engine.profile import Profile
 from holdfast.framework.plugin import (
+    NO_CHANGE,
     Code,
-    FilterPlugin,
-    Placement,
-    PreFilterPlugin,
+    NodeFilter,
+    Plugin,
     Reject,
-    ReservePlugin,
-    ScorePlugin,
+    Reserver,
     Skip,
-    Traits,
 )
+from holdfast.framework.points import Point
 from holdfast.plugins import default_profiles
 from holdfast.testing import a_node, a_pod
 from holdfast.testing.fake_cluster import FakeCluster
@@ -21,49 +20,55 @@ from holdfast.testing.fake_cluster import FakeCluster
 DEFAULT = default_profiles()["default-scheduler"]
 
 
-class Rejects:
-    """Rejects every node; has no PreFilter."""
+class RejectAll(NodeFilter):
+    def __init__(self, reason):
+        self.reason = reason
 
-    traits = Traits()
+    def filter(self, rows, change=NO_CHANGE):
+        return np.ones(len(rows), np.int8)
+
+
+class Rejects(Plugin):
+    """Rejects every node."""
+
+    plan_classes = (RejectAll,)
 
     def __init__(self, name):
         self.name = name
 
-    def reads(self, _pod, _view):
-        return None
-
-    def filter(self, _state, rows, _change=None):
-        return np.ones(len(rows), np.int8)
-
-    def reasons(self, _state, _row, _change=None):
-        return (f"{self.name} rejects",)
+    def pre_filter(self, pod, view):
+        return RejectAll(f"{self.name} rejects")
 
 
-class Reserver:
-    """Has only the Reserve point."""
+class ReserveNode(Reserver):
+    def __init__(self, reserved):
+        self.reserved = reserved
 
-    name = "Reserver"
-    traits = Traits()
+    def reserve(self, placement):
+        self.reserved.append(placement.node)
+
+    def unreserve(self, placement):
+        self.reserved.remove(placement.node)
+
+
+class OnlyReserves(Plugin):
+    """Has no point but Reserve."""
+
+    name = "OnlyReserves"
+    plan_classes = (ReserveNode,)
 
     def __init__(self):
         self.reserved = []
 
-    def reserve(self, _state, placement: Placement):
-        self.reserved.append(placement.node)
-
-    def unreserve(self, _state, placement: Placement):
-        self.reserved.remove(placement.node)
+    def pre_filter(self, pod, view):
+        return ReserveNode(self.reserved)
 
 
-def profile(*more, **lists):
-    named = {
-        kind.__name__: kind for kind in (PreFilterPlugin, FilterPlugin, ScorePlugin, ReservePlugin)
-    }
-    chosen = {named[point]: tuple(plugins) for point, plugins in lists.items()}
-    return Profile("p", (*DEFAULT.plugins, *more), DEFAULT.weights, chosen)
+def profile(*more, points=None):
+    return Profile("p", (*DEFAULT.plugins, *more), DEFAULT.weights, points or {})
 
 
-def test_a_filter_without_pre_filter_runs():
+def test_a_plugin_with_only_a_filter_runs():
     cluster = FakeCluster(a_node("n"), profile=profile(Rejects("a")))
     assert cluster.why(a_pod("p")).startswith("0/1 nodes are available: 1 a rejects.")
 
@@ -72,9 +77,9 @@ def test_the_first_filter_in_the_order_of_the_point_gives_the_reason():
     a, b = Rejects("a"), Rejects("b")
     fit = DEFAULT.plugin("NodeResourcesFit")
     big = a_pod("p", cpu="99")
-    first = FakeCluster(a_node("n"), profile=profile(a, b, FilterPlugin=(b, fit, a)))
+    first = FakeCluster(a_node("n"), profile=profile(a, b, points={Point.FILTER: (b, fit, a)}))
     assert "b rejects" in first.why(big)
-    last = FakeCluster(a_node("n"), profile=profile(a, b, FilterPlugin=(fit, b, a)))
+    last = FakeCluster(a_node("n"), profile=profile(a, b, points={Point.FILTER: (fit, b, a)}))
     assert "Insufficient cpu" in last.why(big)
     assert "b rejects" in last.why(a_pod("q"))
 
@@ -85,8 +90,9 @@ def test_a_plugin_that_is_disabled_at_a_point_does_nothing_there():
     others = tuple(
         p for p in DEFAULT.plugins if p.name not in ("NodeUnschedulable", "TaintToleration")
     )
-    assert FakeCluster(cordoned, profile=profile(FilterPlugin=others)).place(a_pod("p")) == "n"
-    unscored = FakeCluster(a_node("n"), profile=profile(ScorePlugin=()))
+    unfiltered = profile(points={Point.FILTER: others})
+    assert FakeCluster(cordoned, profile=unfiltered).place(a_pod("p")) == "n"
+    unscored = FakeCluster(a_node("n"), profile=profile(points={Point.SCORE: ()}))
     assert unscored.explain(a_pod("p"))["nodes"][0]["total"] == 0
 
 
@@ -112,20 +118,20 @@ def test_a_plugin_that_is_disabled_at_pre_filter_rejects_nothing_but_scores():
     }
     nodes = [a_node("n", labels={"k": "v"}), a_node("m")]
     assert FakeCluster(*nodes).place(wish) == "m"
-    rest = [p for p in DEFAULT.plugins if p is not affinity]
-    off = profile(PreFilterPlugin=rest, FilterPlugin=rest)
+    rest = tuple(p for p in DEFAULT.plugins if p is not affinity)
+    off = profile(points={Point.PRE_FILTER: rest, Point.FILTER: rest})
     assert FakeCluster(*nodes, profile=off).place(wish) == "n"
 
 
 def test_a_plugin_with_only_reserve_runs():
-    reserver = Reserver()
+    reserver = OnlyReserves()
     assert FakeCluster(a_node("n"), profile=profile(reserver)).place(a_pod("p")) == "n"
     assert reserver.reserved == ["n"]
 
 
 def test_a_plugin_that_skips_the_pod_does_not_reserve():
-    class Skips(Reserver):
-        def pre_filter(self, _pod, _view):
+    class Skips(OnlyReserves):
+        def pre_filter(self, pod, view):
             return Skip()
 
     reserver = Skips()
@@ -136,16 +142,14 @@ def test_a_plugin_that_skips_the_pod_does_not_reserve():
 class RejectsAtPreFilter(Rejects):
     """Rejects the pod at PreFilter."""
 
-    def pre_filter(self, _pod, _view):
+    def pre_filter(self, pod, view):
         return Reject(Code.UNSCHEDULABLE, (f"{self.name} rejects at once",))
-
-    def filter(self, state, rows, _change=None):
-        raise AssertionError("filtered without a state")
 
 
 def test_a_plugin_that_is_disabled_at_pre_filter_and_rejects_there_does_not_filter():
     rejects = RejectsAtPreFilter("a")
     on = FakeCluster(a_node("n"), profile=profile(rejects))
     assert "a rejects at once" in on.why(a_pod("p"))
-    off = FakeCluster(a_node("n"), profile=profile(rejects, PreFilterPlugin=DEFAULT.plugins))
+    points = {Point.PRE_FILTER: DEFAULT.plugins}
+    off = FakeCluster(a_node("n"), profile=profile(rejects, points=points))
     assert off.place(a_pod("p")) == "n"

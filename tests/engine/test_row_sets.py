@@ -7,7 +7,15 @@ import pytest
 
 from holdfast.engine.decision import feasible, rank
 from holdfast.engine.decision_check import placement_faults, rejection_faults
-from holdfast.framework.plugin import NO_CHANGE, Scope, Skip, Traits
+from holdfast.framework.plugin import (
+    NO_CHANGE,
+    NodeFilter,
+    Plugin,
+    PreemptionRules,
+    Scope,
+    Skip,
+    Traits,
+)
 from holdfast.framework.rejection import Rejection
 from holdfast.testing import (
     FakeCluster,
@@ -23,60 +31,54 @@ ZONE = "topology.kubernetes.io/zone"
 LARGE = {"cpu": "1000", "memory": "1000Gi", "pods": "1000"}
 
 
-def zones_of(state):
-    column = state[0].label_column(ZONE)
-    ids = np.arange(1, len(column.values))
-    return (column.ids[None, :] == ids[:, None]) & state[0].alive
-
-
-class TwoInAZone:
+class LimitInZones(NodeFilter, PreemptionRules):
     """At most two pods of an app in a zone."""
 
-    name = "TwoInAZone"
-    traits = Traits()
+    reason = "zone is full"
 
-    def __init__(self, args=None):
-        pass
+    def __init__(self, nodes, app):
+        self.nodes, self.app = nodes, app
+
+    def row_sets(self):
+        column = self.nodes.label_column(ZONE)
+        ids = np.arange(1, len(column.values))
+        return (column.ids[None, :] == ids[:, None]) & self.nodes.alive
+
+    def filter(self, rows, change=NO_CHANGE):
+        zones = LimitInZones.row_sets(self)
+        counts = np.zeros(len(zones), np.int64)
+        for row in self.nodes.rows.tolist():
+            pods = [*self.nodes.pods_on(row).values(), *change.added.get(row, ())]
+            gone = {pod.uid for pod in change.removed.get(row, ())}
+            there = sum(p.labels.get("app") == self.app and p.uid not in gone for p in pods)
+            counts += there * zones[:, row]
+        return ((counts >= 2) @ zones[:, rows].astype(np.int64) > 0).astype(np.int8)
+
+
+class OnItsOwn(LimitInZones):
+    """Says that a pod counts on its own row only."""
+
+    def row_sets(self):
+        return np.eye(self.nodes.capacity, dtype=np.bool_)
+
+
+class TooShort(LimitInZones):
+    def row_sets(self):
+        return super().row_sets()[:, :1]
+
+
+class TwoInAZone(Plugin):
+    name = "TwoInAZone"
+
+    def __init__(self, plan=LimitInZones, scope=Scope.CLUSTER):
+        self.plan_classes, self.traits = (plan,), Traits(scope=scope)
 
     def reads(self, pod, view):
         return None
 
     def pre_filter(self, pod, view):
         app = pod.labels.get("app")
-        return (view.nodes, app) if app else Skip()
-
-    def filter(self, state, rows, change=NO_CHANGE):
-        zones = zones_of(state)
-        nodes, app = state
-        counts = np.zeros(len(zones), np.int64)
-        for row in nodes.rows.tolist():
-            pods = [*nodes.pods_on(row).values(), *change.added.get(row, ())]
-            gone = {pod.uid for pod in change.removed.get(row, ())}
-            there = sum(p.labels.get("app") == app and p.uid not in gone for p in pods)
-            counts += there * zones[:, row]
-        return ((counts >= 2) @ zones[:, rows].astype(np.int64) > 0).astype(np.int8)
-
-    def reasons(self, state, row, change=NO_CHANGE):
-        return ("zone is full",)
-
-    def row_sets(self, state):
-        return zones_of(state)
-
-
-class OnItsOwn(TwoInAZone):
-    """Says that a pod counts on its own row only."""
-
-    def row_sets(self, state):
-        return np.eye(state[0].capacity, dtype=np.bool_)
-
-
-class TooShort(TwoInAZone):
-    def row_sets(self, state):
-        return super().row_sets(state)[:, :1]
-
-
-class OfRowScope(TwoInAZone):
-    traits = Traits(scope=Scope.ROW)
+        return self.plan_classes[0](view.nodes, app) if app else Skip()
 
 
 def random_cluster(random):
@@ -156,11 +158,11 @@ def test_check_plugin_accepts_row_sets():
 @pytest.mark.parametrize(
     ("plugin", "law"),
     [
-        (OnItsOwn, "a pod counts only in the sets of its row"),
-        (TooShort, "row_sets has the capacity of the node table"),
-        (OfRowScope, "row sets need the scope DOMAIN|incremental equals full"),
+        (TwoInAZone(OnItsOwn), "a pod counts only in the sets of its row"),
+        (TwoInAZone(TooShort), "row_sets has the capacity of the node table"),
+        (TwoInAZone(scope=Scope.ROW), "row sets need the scope DOMAIN|incremental equals full"),
     ],
 )
 def test_check_plugin_finds_wrong_row_sets(plugin, law):
     with pytest.raises(AssertionError, match=law):
-        check_plugin(plugin)
+        check_plugin(lambda: plugin)

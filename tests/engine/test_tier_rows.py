@@ -9,7 +9,17 @@ import pytest
 
 from holdfast.engine.decision import feasible
 from holdfast.engine.profile import PluginEntry, build_profile
-from holdfast.framework.plugin import NO_CHANGE, Scope, Skip, Traits
+from holdfast.framework.plugin import (
+    NO_CHANGE,
+    NodeFilter,
+    NodeScorer,
+    Plugin,
+    PreemptionRules,
+    Scope,
+    Skip,
+    Tiers,
+    Traits,
+)
 from holdfast.framework.rejection import Rejection
 from holdfast.plugins import REGISTRY
 from holdfast.testing import FakeCluster, a_node, a_pod, a_reservation, check_plugin, typed
@@ -20,8 +30,15 @@ MOST = 6
 """Pods of the app in a zone."""
 
 
-class State:
-    """The zones, and the arrays of rows that were returned before."""
+def is_web(pod):
+    return pod.labels.get("app") == "web" and not pod.is_reserve_pod
+
+
+class FillZones(NodeFilter, NodeScorer, Tiers, PreemptionRules):
+    """Fills the zones in the order of their names, each with a number of pods of one app.
+
+    ``known`` are the arrays of rows that were returned before.
+    """
 
     def __init__(self, nodes):
         self.nodes, self.known = nodes, {}
@@ -44,73 +61,68 @@ class State:
     def same(self, array):
         return self.known.setdefault((array.dtype, array.tobytes()), array)
 
+    def filter(self, rows, change=NO_CHANGE):
+        counts = self.counts(change)
+        return self.same(np.array([counts[zone] >= MOST for zone in self.zones(rows)], np.int8))
 
-def is_web(pod):
-    return pod.labels.get("app") == "web" and not pod.is_reserve_pod
+    def depends_on_pods(self):
+        return np.ones(self.nodes.capacity, np.bool_)
+
+    def reasons(self, row, change=NO_CHANGE):
+        (zone,) = self.zones(np.array([row]))
+        return (f"zone has {self.counts(change)[zone]} pods",)
+
+    def score(self, rows):
+        return self.tier(rows).astype(np.float64)
+
+    def tier(self, rows):
+        return np.array(["abc~".find(zone) + 1 for zone in self.zones(rows)], np.int32)
+
+    def tier_rows(self):
+        rows = self.nodes.rows
+        rows = rows[self.filter(rows) == 0]
+        tiers = self.tier(rows)
+        return [self.same(rows[tiers == tier]) for tier in np.unique(tiers)]
 
 
-class ZonesInOrder:
-    """Fills the zones in the order of their names, each with a number of pods of one app."""
+class NewArrays(FillZones):
+    def tier_rows(self):
+        return [rows.copy() for rows in super().tier_rows()]
 
+
+class WrongOrder(FillZones):
+    def tier_rows(self):
+        return super().tier_rows()[::-1]
+
+
+class AllRows(FillZones):
+    def tier_rows(self):
+        return [self.same(self.nodes.rows)]
+
+
+class ManyScores(FillZones):
+    def score(self, rows):
+        return np.arange(len(np.arange(self.nodes.capacity)[rows])) % 100.0
+
+
+class ZonesInOrder(Plugin):
     name = "ZonesInOrder"
     traits = Traits(scope=Scope.DOMAIN, epochs=("nodes", "labels"), accepts_slices=True)
 
-    def __init__(self, args=None):
-        pass
+    def __init__(self, plan=FillZones):
+        self.plan_classes = (plan,)
 
     def reads(self, pod, view):
         view.nodes.add_selector_keys(frozenset({"app"}))
         return is_web(pod)
 
     def pre_filter(self, pod, view):
-        return State(view.nodes) if is_web(pod) else Skip()
-
-    def filter(self, state, rows, change=NO_CHANGE):
-        counts = state.counts(change)
-        return state.same(np.array([counts[zone] >= MOST for zone in state.zones(rows)], np.int8))
-
-    def depends_on_pods(self, state):
-        return np.ones(state.nodes.capacity, np.bool_)
-
-    def reasons(self, state, row, change=NO_CHANGE):
-        (zone,) = state.zones(np.array([row]))
-        return (f"zone has {state.counts(change)[zone]} pods",)
-
-    def score(self, state, rows):
-        return self.tier(state, rows).astype(np.float64)
-
-    def tier(self, state, rows):
-        return np.array(["abc~".find(zone) + 1 for zone in state.zones(rows)], np.int32)
-
-    def tier_rows(self, state):
-        rows = state.nodes.rows
-        rows = rows[self.filter(state, rows) == 0]
-        tiers = self.tier(state, rows)
-        return [state.same(rows[tiers == tier]) for tier in np.unique(tiers)]
+        return self.plan_classes[0](view.nodes) if is_web(pod) else Skip()
 
 
-class NewArrays(ZonesInOrder):
-    def tier_rows(self, state):
-        return [rows.copy() for rows in super().tier_rows(state)]
-
-
-class WrongOrder(ZonesInOrder):
-    def tier_rows(self, state):
-        return super().tier_rows(state)[::-1]
-
-
-class AllRows(ZonesInOrder):
-    def tier_rows(self, state):
-        return [state.same(state.nodes.rows)]
-
-
-class ManyScores(ZonesInOrder):
-    def score(self, state, rows):
-        return np.arange(len(np.arange(state.nodes.capacity)[rows])) % 100.0
-
-
-def profile_with(plugin):
-    return build_profile("default-scheduler", [*REGISTRY, PluginEntry(plugin, plugin.name)])
+PROFILE = build_profile(
+    "default-scheduler", [*REGISTRY, PluginEntry(lambda _args: ZonesInOrder(), "ZonesInOrder")]
+)
 
 
 def a_random_pod(random, number):
@@ -155,13 +167,13 @@ def step(cluster, random, number, nodes, placed):
 @pytest.mark.parametrize("seed", range(SEED, SEED + rounds(5)))
 def test_decisions_by_tier_equal_those_without_caches(seed):
     random, nodes, placed = Random(seed), [], []
-    cluster = FakeCluster(profile=profile_with(ZonesInOrder), seed=seed)
+    cluster = FakeCluster(profile=PROFILE, seed=seed)
     for number in range(60):
         step(cluster, random, number, nodes, placed)
 
 
-def zoned_cluster(plugin=ZonesInOrder):
-    cluster = FakeCluster(profile=profile_with(plugin))
+def zoned_cluster():
+    cluster = FakeCluster(profile=PROFILE)
     for i, zone in enumerate("cab"):
         cluster.add(a_node(f"n{i}", cpu="4", labels={ZONE: zone}))
     return cluster
@@ -233,7 +245,7 @@ def test_check_plugin_accepts_tier_rows():
 
 
 @pytest.mark.parametrize(
-    ("plugin", "law"),
+    ("plan", "law"),
     [
         (NewArrays, "tier_rows returns the same arrays"),
         (WrongOrder, "tier_rows equals filter and tier"),
@@ -241,9 +253,9 @@ def test_check_plugin_accepts_tier_rows():
         (ManyScores, "rows of a tier have the same score|row-order invariance"),
     ],
 )
-def test_check_plugin_finds_wrong_tier_rows(plugin, law):
+def test_check_plugin_finds_wrong_tier_rows(plan, law):
     with pytest.raises(AssertionError, match=law):
-        check_plugin(plugin, pods=lambda cluster: web(cluster.a_waiting_pod()))
+        check_plugin(lambda: ZonesInOrder(plan), pods=lambda cluster: web(cluster.a_waiting_pod()))
 
 
 def web(pod):
