@@ -13,7 +13,8 @@ from holdfast.configuration.file import load
 from holdfast.configuration.reading import read
 from holdfast.engine.profile import Profile
 from holdfast.framework.per_node import columnar
-from holdfast.framework.plugin import FilterPlugin, Scope, implements
+from holdfast.framework.plugin import Scope
+from holdfast.framework.points import Point, has_point
 from holdfast.plugins import default_profiles
 from holdfast.testing import FakeCluster, a_node, a_pod, check_plugin
 from holdfast.testing.harness import Harness
@@ -58,7 +59,7 @@ def test_the_columnar_plugin_equals_the_per_node_plugin(pages):
     kind = defined(pages[2], "ClosedRacks")
     check_plugin(lambda: kind({"closedRacks": ["r3"]}))
     plugin = kind({"closedRacks": ["r3"]})
-    assert implements(plugin, FilterPlugin)
+    assert has_point(plugin, Point.FILTER)
     plugins = (*default_profiles()["default-scheduler"].plugins, plugin)
     racks = [a_node(f"n{i}", labels={"rack": f"r{i}"}) for i in (1, 3)]
     cluster = FakeCluster(*racks, profile=Profile("p", plugins))

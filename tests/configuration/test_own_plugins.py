@@ -9,7 +9,7 @@ import pytest
 from configuration.config_builders import config, mistakes, names, on, profile
 from holdfast.configuration.catalog import Catalog
 from holdfast.configuration.reading import read
-from holdfast.framework.plugin import FilterPlugin, ReservePlugin, ScorePlugin
+from holdfast.framework.points import Point
 from holdfast.testing import FakeCluster, a_node, a_pod
 
 PER_NODE = """
@@ -41,11 +41,31 @@ NUMBER = 3
 """
 COLUMNAR = """
 import numpy as np
-from holdfast.framework.plugin import Scope, Traits
+from holdfast.framework.plugin import (
+    NO_CHANGE, NodeFilter, NodeScorer, Plugin, PreemptionRules, Reserver, Scope, Tiers, Traits,
+)
+from holdfast.framework.reservation_options import ReservationFilter
 
-class Columns:
+class RejectAll(NodeFilter, Reserver):
+    def __init__(self, word):
+        self.word = word
+
+    def filter(self, rows, change=NO_CHANGE):
+        return np.ones(len(rows), np.int8)
+
+    def reasons(self, row, change=NO_CHANGE):
+        return (self.word,)
+
+    def reserve(self, placement):
+        return None
+
+    def unreserve(self, placement):
+        pass
+
+class Columns(Plugin):
     name = "Columns"
     traits = Traits(scope=Scope.NODE)
+    plan_classes = (RejectAll,)
 
     def __init__(self, args):
         self.word = args["word"]
@@ -53,60 +73,83 @@ class Columns:
     def reads(self, pod, view):
         return None
 
-    def filter(self, state, rows, change=None):
-        return np.ones(len(rows), np.int8)
-
-    def reasons(self, state, row, change=None):
-        return (self.word,)
-
-    def reserve(self, state, placement):
-        return None
-
-    def unreserve(self, state, placement):
-        return None
-
-class Half:
-    name = "Half"
-
-    def __init__(self, args):
-        pass
-
-    def filter(self, state, rows, change=None):
-        return rows
-
-class Nothing:
-    name = "Nothing"
-
-class Old(Columns):
-    name = "Old"
-    scope = Scope.NODE
-
-    def __init__(self, args):
-        self.epochs = ("images",)
-
-class Renamed(Columns):
-    name = "Renamed"
-
-    def __init__(self, args):
-        pass
-
-    def prepare(self, pod, view):
-        return None
-
-class Undeclared:
-    name = "Undeclared"
-
-    def __init__(self, args):
-        pass
-
-    def permit(self, state, placement, waiting):
-        return None
+    def pre_filter(self, pod, view):
+        return RejectAll(self.word)
 
 class NoConstructor(Columns):
     name = "NoConstructor"
 
     def __init__(self):
         pass
+
+class Underived:
+    name = "Underived"
+
+    def __init__(self, args):
+        pass
+
+class Nothing(Plugin):
+    name = "Nothing"
+
+    def __init__(self, args):
+        pass
+
+class Old(Nothing):
+    name = "Old"
+    scope = Scope.NODE
+
+    def __init__(self, args):
+        self.epochs = ("images",)
+
+class Undeclared(Nothing):
+    name = "Undeclared"
+    traits = None
+
+class Misplaced(Nothing):
+    name = "Misplaced"
+
+    def filter(self, rows, change=NO_CHANGE):
+        return rows
+
+class Keyed(Nothing):
+    name = "Keyed"
+
+    def event_keys(self, event):
+        return None
+
+class Unreturned(Nothing):
+    name = "Unreturned"
+    plan_classes = (RejectAll,)
+
+class Planned(Nothing):
+    name = "Planned"
+
+    def pre_filter(self, pod, view):
+        return None
+
+class Unread(Planned):
+    name = "Unread"
+    traits = Traits(scope=Scope.ROW)
+    plan_classes = (RejectAll,)
+
+def planned(*bases, **members):
+    plan = type("ThePlan", bases, members)
+    return type("Made", (Planned,), {"name": "Made", "plan_classes": (plan,)})
+
+def method(*arguments):
+    pass
+
+NoPlan = planned(object, filter=method)
+Unfiltered = planned(NodeFilter, reason="no")
+Unreasoned = planned(NodeFilter, filter=method)
+Unscored = planned(NodeScorer)
+Untiered = planned(Tiers)
+OnlyRules = planned(PreemptionRules)
+OnlyReserves = planned(Reserver, reserve=method)
+OnlyUnreserves = planned(Reserver, unreserve=method)
+OnlyPreBinds = planned(Reserver, pre_bind=method)
+OnlyUndoes = planned(Reserver, undo_pre_bind=method)
+Reserved = planned(ReservationFilter, reason="no", filter=method)
 """
 
 
@@ -133,8 +176,8 @@ def only(raw, catalog):
 def test_a_plugin_is_named_by_its_module_and_class(modules):
     args = {"mine:Closed": {"nodes": ["a"]}}
     found = only(config(profile(multiPoint=on("mine:Closed"), args=args)), modules)
-    assert names(found, FilterPlugin)[-1] == "Closed"
-    assert "Closed" not in names(found, ScorePlugin)
+    assert names(found, Point.FILTER)[-1] == "Closed"
+    assert "Closed" not in names(found, Point.SCORE)
     cluster = FakeCluster(a_node("a"), a_node("b"), profile=found)
     assert cluster.place(a_pod("p")) == "b"
     nowhere = FakeCluster(a_node("a"), profile=found)
@@ -144,7 +187,7 @@ def test_a_plugin_is_named_by_its_module_and_class(modules):
 def test_an_own_plugin_may_be_enabled_at_one_point(modules):
     raw = config(profile(score=on(**{"mine:Ranked": 7})))
     found = only(raw, modules)
-    assert (names(found, ScorePlugin)[-1], found.weight("Ranked")) == ("Ranked", 7)
+    assert (names(found, Point.SCORE)[-1], found.weight("Ranked")) == ("Ranked", 7)
     assert FakeCluster(a_node("a"), a_node("b"), profile=found).place(a_pod("p")) == "b"
 
 
@@ -152,8 +195,8 @@ def test_an_own_plugin_may_be_first_at_a_point(modules):
     args = {"columns_of_mine:Columns": {"word": "no way"}}
     sets = {"filter": on("columns_of_mine:Columns"), "multiPoint": on("columns_of_mine:Columns")}
     found = only(config(profile(**sets, args=args)), modules)
-    assert names(found, FilterPlugin)[0] == "Columns"
-    assert names(found, ReservePlugin)[-1] == "Columns"
+    assert names(found, Point.FILTER)[0] == "Columns"
+    assert names(found, Point.RESERVE)[-1] == "Columns"
     assert "no way" in FakeCluster(a_node("a", cpu="1"), profile=found).why(a_pod("p", cpu="9"))
 
 
@@ -181,15 +224,6 @@ def test_each_profile_has_its_own_plugin_instance(modules):
         ("mine:NUMBER", 'plugin "mine:NUMBER" is not a class: 3'),
         ("mine:Nameless", 'class Nameless has no name: write `name = "Nameless"` in it'),
         ("mine:Lazy", "Lazy has neither fits nor score: write one of them"),
-        ("columns_of_mine:Nothing", "class Nothing implements no extension point: it has none of "
-         "pre_enqueue, pre_filter, filter"),
-        ("columns_of_mine:Half", "class Half has filter but lacks reads, reasons "
-         "(see holdfast.framework.plugin)"),
-        ("columns_of_mine:Old", "class Old sets scope, epochs, which has no effect: write "
-         "`traits = Traits(scope=..., epochs=...)` instead"),
-        ("columns_of_mine:Renamed", "class Renamed has a method prepare, which is never called: "
-         "rename it to pre_filter"),
-        ("columns_of_mine:Undeclared", "class Undeclared has no traits: write `traits = Traits()`"),
         ("columns_of_mine:NoConstructor", 'initializing plugin "columns_of_mine:NoConstructor": '
          "TypeError"),
         ("columns_of_mine:Columns", 'initializing plugin "columns_of_mine:Columns": KeyError: '
@@ -200,6 +234,49 @@ def test_a_plugin_that_cannot_be_loaded_is_reported(modules, name, words):
     (errors,) = mistakes(config(profile(multiPoint=on(name))), modules)
     assert errors.startswith("profiles[0].plugins.multiPoint.enabled[0]: ")
     assert words in errors
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [
+        ("Underived", "class Underived is no plugin: derive it from Plugin (from "
+         "holdfast.framework.plugin import Plugin)"),
+        ("Nothing", "class Nothing implements no extension point: it has neither pre_filter nor "
+         "another method of Plugin (see docs/plugins.md); to judge one node at a time derive it "
+         "from PerNodePlugin"),
+        ("Old", "class Old sets scope, epochs, which has no effect: write "
+         "`traits = Traits(scope=..., epochs=...)` instead (from holdfast.framework.plugin import "
+         "Traits)"),
+        ("Undeclared", "class Undeclared has no traits: write `traits = Traits()` in it (from "
+         "holdfast.framework.plugin import Traits)"),
+        ("Misplaced", "class Misplaced has a method filter, which is never called: write it in a "
+         "class derived from NodeFilter, which pre_filter returns"),
+        ("Keyed", "class Keyed has a method event_keys, but not pod_keys"),
+        ("Unreturned", "class Unreturned has no pre_filter, so nothing returns its plan"),
+        ("Planned", "class Planned has pre_filter: name the classes of what it returns, "
+         "`plan_classes = (MyPlan,)`"),
+        ("Unread", "class Unread has no method reads: its scope is not CLUSTER, so results are "
+         "cached by what reads returns"),
+        ("NoPlan", "class ThePlan is no plan: derive it from NodeFilter, NodeScorer, Tiers, "
+         "PreemptionRules, Reserver"),
+        ("Unfiltered", "class ThePlan is a NodeFilter without a method filter"),
+        ("Unreasoned", "class ThePlan is a NodeFilter without `reason` or a method reasons"),
+        ("Unscored", "class ThePlan is a NodeScorer without a method score"),
+        ("Untiered", "class ThePlan has Tiers without a method tier"),
+        ("OnlyRules", "class ThePlan has PreemptionRules, but is no NodeFilter"),
+        ("OnlyReserves", "class ThePlan has a method reserve, but not unreserve"),
+        ("OnlyUnreserves", "class ThePlan has a method unreserve, but not reserve"),
+        ("OnlyPreBinds", "class ThePlan has a method pre_bind, but not undo_pre_bind"),
+        ("OnlyUndoes", "class ThePlan has a method undo_pre_bind, but not pre_bind"),
+        ("Reserved", "class Made filters reservations, whose results are part of a cached plan: "
+         "its scope must not be CLUSTER"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_with_a_class_is_reported(modules, kind, words):
+    name = f"columns_of_mine:{kind}"
+    assert mistakes(config(profile(multiPoint=on(name))), modules) == [
+        f'profiles[0].plugins.multiPoint.enabled[0]: plugin "{name}": {words}'
+    ]
 
 
 def test_an_own_plugin_at_a_point_it_does_not_implement(modules):
@@ -229,7 +306,7 @@ def test_an_entry_point_gives_a_plugin_a_short_name(modules, monkeypatch):
 
     monkeypatch.setattr(metadata, "entry_points", entry_points)
     found = only(config(profile(multiPoint=on("Ranked"))), modules)
-    assert names(found, ScorePlugin)[-1] == "Ranked"
+    assert names(found, Point.SCORE)[-1] == "Ranked"
     (errors,) = mistakes(config(profile(multiPoint=on("Torn"))), modules)
     assert "cannot import nowhere:X" in errors
     assert mistakes(config(profile(multiPoint=on("Untold"))), modules)

@@ -15,7 +15,8 @@ from configuration.config_builders import (
 from holdfast.configuration.catalog import Catalog
 from holdfast.configuration.reading import read
 from holdfast.engine.profile import PluginEntry
-from holdfast.framework.plugin import FilterPlugin, Scope, ScorePlugin, Traits
+from holdfast.framework.plugin import NO_CHANGE, NodeFilter, Plugin, Scope, Traits
+from holdfast.framework.points import Point
 from holdfast.plugins import REGISTRY, default_profiles
 from holdfast.testing import a_node, a_pod
 from holdfast.testing.fake_cluster import FakeCluster
@@ -23,21 +24,26 @@ from holdfast.testing.fake_cluster import FakeCluster
 DEFAULT = default_profiles()["default-scheduler"]
 
 
-class MyFilter:
+class PassAll(NodeFilter):
+    reason = "no"
+
+    def filter(self, rows, change=NO_CHANGE):
+        return np.zeros(len(rows), np.int8)
+
+
+class MyFilter(Plugin):
     name = "MyFilter"
     traits = Traits(scope=Scope.NODE)
+    plan_classes = (PassAll,)
 
     def __init__(self, _args):
         pass
 
-    def reads(self, _pod, _view):
+    def reads(self, pod, view):
         return None
 
-    def filter(self, _state, rows, _change=None):
-        return np.zeros(len(rows), np.int8)
-
-    def reasons(self, _state, _row, _change=None):
-        return ("no",)
+    def pre_filter(self, pod, view):
+        return PassAll()
 
 
 def test_S001_profiles_without_a_name_are_all_reported():
@@ -50,31 +56,31 @@ def test_S001_profiles_without_a_name_are_all_reported():
 
 def test_S002_a_star_leaves_only_enabled_plugins():
     found = only(config(profile(score=off("*") | on(ImageLocality=5))))
-    assert names(found, ScorePlugin) == ["ImageLocality"]
+    assert names(found, Point.SCORE) == ["ImageLocality"]
     assert found.weight("ImageLocality") == 5
-    assert names(found, FilterPlugin) == names(DEFAULT, FilterPlugin)
+    assert names(found, Point.FILTER) == names(DEFAULT, Point.FILTER)
 
 
 def test_S003_an_enabled_default_keeps_its_place_and_gets_the_weight():
     found = only(config(profile(multiPoint=on(NodeAffinity=7))))
     assert found.weight("NodeAffinity") == 7
     assert [p.name for p in found.plugins] == [p.name for p in DEFAULT.plugins]
-    assert names(found, FilterPlugin) == names(DEFAULT, FilterPlugin)
-    assert names(found, ScorePlugin) == names(DEFAULT, ScorePlugin)
+    assert names(found, Point.FILTER) == names(DEFAULT, Point.FILTER)
+    assert names(found, Point.SCORE) == names(DEFAULT, Point.SCORE)
 
 
 def test_S004_a_points_own_order_comes_first_and_new_plugins_last():
     catalog = Catalog((*REGISTRY, PluginEntry(MyFilter, "MyFilter", default=False)))
     raw = config(profile(filter=on("NodeName", "MyFilter")))
     found = read(raw, catalog).profiles["default-scheduler"]
-    others = [name for name in names(DEFAULT, FilterPlugin) if name != "NodeName"]
-    assert names(found, FilterPlugin) == ["NodeName", *others, "MyFilter"]
+    others = [name for name in names(DEFAULT, Point.FILTER) if name != "NodeName"]
+    assert names(found, Point.FILTER) == ["NodeName", *others, "MyFilter"]
 
 
 def test_S005_disabled_and_enabled_means_last():
     spread = "PodTopologySpread"
     found = only(config(profile(multiPoint=off(spread) | on(spread))))
-    for point in (FilterPlugin, ScorePlugin):
+    for point in (Point.FILTER, Point.SCORE):
         assert names(found, point)[-1] == spread
         assert sorted(names(found, point)) == sorted(names(DEFAULT, point))
     assert found.weight(spread) == 1
