@@ -7,7 +7,7 @@ from random import Random
 from device_share.objects import a_device_object, a_gpu
 from holdfast.api import koordinator_names as names
 from holdfast.cel.devices import CompiledSelector
-from holdfast.framework.plugin import Traits
+from holdfast.framework.plugin import Plugin, Reserver
 from holdfast.scheduler import preparation
 from holdfast.scheduler.preparation import Preparations
 from holdfast.testing import (
@@ -184,11 +184,22 @@ class Record:
                         yield f"{turn} has two steps, {name} waits"
 
 
-class PlainPods:
+class NotePlain(Reserver):
+    def __init__(self, plugin):
+        self.plugin = plugin
+
+    def reserve(self, placement):
+        self.plugin.note_reserved(placement.pod)
+
+    def unreserve(self, placement):
+        pass
+
+
+class PlainPods(Plugin):
     """A plugin that notes how many steps were taken while plain pods were in the queue."""
 
     name = "PlainPods"
-    traits = Traits()
+    plan_classes = (NotePlain,)
 
     def __init__(self, record):
         self.waited = {}
@@ -197,10 +208,9 @@ class PlainPods:
     def pre_enqueue(self, pod, view):
         self._queued_at.setdefault(pod.name, len(self._record.steps))
 
-    def reserve(self, state, placement):
-        pod = placement.pod
+    def pre_filter(self, pod, view):
+        return NotePlain(self)
+
+    def note_reserved(self, pod):
         if PLAIN in pod.labels:
             self.waited[pod.name] = len(self._record.steps) - self._queued_at[pod.name]
-
-    def unreserve(self, state, placement):
-        pass

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from holdfast.api.scheme import PODS
-from holdfast.framework.plugin import MERGE_PATCH, ApiCall, Code, Reject, Traits
+from holdfast.framework.plugin import MERGE_PATCH, ApiCall, Code, Plugin, Reject, Reserver, Traits
 from holdfast.plugins import default_profiles
 from holdfast.testing import a_node, a_pod, a_priority_class
 from holdfast.testing.harness import Harness
@@ -16,11 +16,40 @@ def label(pod, key, value):
     return ApiCall("patch", path, {"metadata": {"labels": {key: value}}}, MERGE_PATCH)
 
 
-class Asks:
+class AskAndWait(Reserver):
     """Writes a question into a label of the pod, and waits until a label answers it."""
 
+    def __init__(self, plugin, pod):
+        self.plugin, self.pod, self.calls = plugin, pod, plugin.calls
+
+    def reserve(self, placement):
+        self.calls.append("reserve")
+
+    def unreserve(self, placement):
+        self.calls.append("unreserve")
+
+    def may_end_pending(self, placement):
+        return self.plugin.declared
+
+    def pre_bind(self, placement):
+        if "answer" in self.pod.labels:
+            return None
+        if "question" not in self.pod.labels:
+            self.calls.append("ask")
+            yield label(self.pod, "question", "q")
+        if self.plugin.answered_at_once:
+            yield label(self.pod, "answer", "a")
+        return Reject(self.plugin.code, ("waiting for an answer",))
+
+    def undo_pre_bind(self, placement):
+        self.calls.append("undo")
+        yield from ()
+
+
+class Asks(Plugin):
     name = "Asks"
     traits = Traits(events_to_register={"Pod": ("UpdatePodLabel",)})
+    plan_classes = (AskAndWait,)
 
     def __init__(self, code=Code.PENDING, declared=True):
         self.code, self.declared = code, declared
@@ -28,47 +57,29 @@ class Asks:
         self.answered_at_once = False
         """The answer comes while the attempt still runs."""
 
-    def pre_filter(self, pod, _view):
-        return pod
+    def pre_filter(self, pod, view):
+        return AskAndWait(self, pod)
 
-    def reserve(self, _state, _placement):
-        self.calls.append("reserve")
-
-    def unreserve(self, _state, _placement):
-        self.calls.append("unreserve")
-
-    def may_end_pending(self, _state, _placement):
-        return self.declared
-
-    def pre_bind(self, pod, _placement):
-        if "answer" in pod.labels:
-            return None
-        if "question" not in pod.labels:
-            self.calls.append("ask")
-            yield label(pod, "question", "q")
-        if self.answered_at_once:
-            yield label(pod, "answer", "a")
-        return Reject(self.code, ("waiting for an answer",))
-
-    def undo_pre_bind(self, _state, _placement):
-        self.calls.append("undo")
-        yield from ()
-
-    def queueing_hint(self, event, pod, _view):
+    def queueing_hint(self, event, pod, view):
         return event.is_for_pod(pod) and "answer" in event.new.metadata.labels
 
 
-class WritesBefore:
+class WriteLabel(Reserver):
+    def pre_bind(self, placement):
+        yield label(placement.pod, "written", "yes")
+
+    def undo_pre_bind(self, placement):
+        yield label(placement.pod, "written", None)
+
+
+class WritesBefore(Plugin):
     """A PreBind plugin before ``Asks``, whose write must be undone."""
 
     name = "WritesBefore"
-    traits = Traits()
+    plan_classes = (WriteLabel,)
 
-    def pre_bind(self, _state, placement):
-        yield label(placement.pod, "written", "yes")
-
-    def undo_pre_bind(self, _state, placement):
-        yield label(placement.pod, "written", None)
+    def pre_filter(self, pod, view):
+        return WriteLabel()
 
 
 def a_harness(tmp_path, asks):

@@ -4,7 +4,7 @@ import pytest
 
 from holdfast.engine.profile import Profile
 from holdfast.framework.events import ClusterEvent, QueueingStrategy
-from holdfast.framework.plugin import Traits
+from holdfast.framework.plugin import Plugin
 from holdfast.framework.world import World
 from holdfast.scheduler.queueing_hints import QueueingHints
 from holdfast.scheduler.scheduling_queue import SchedulingQueue
@@ -13,11 +13,10 @@ from holdfast.testing import a_pod, typed
 EVENT = ClusterEvent("Claim", "Update", None, "b")
 
 
-class ByName:
+class ByName(Plugin):
     """Waits for an event that has the pod's name as key."""
 
     name = "ByName"
-    traits = Traits()
 
     def __init__(self, hint=True):
         self.hint = hint
@@ -29,7 +28,7 @@ class ByName:
     def event_keys(self, event):
         return None if event.resource == "Node" else [event.new]
 
-    def queueing_hint(self, _event, pod, _view):
+    def queueing_hint(self, event, pod, view):
         self.asked.append(pod.name)
         return self.hint
 

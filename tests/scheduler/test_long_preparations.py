@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from holdfast.api.scheme import PODS
-from holdfast.framework.plugin import Traits
+from holdfast.framework.plugin import Plugin, Reserver
 from holdfast.plugins import default_profiles
 from holdfast.testing import a_node, a_pod
 from holdfast.testing.clock import VirtualClock
@@ -15,11 +15,22 @@ from holdfast.testing.harness import Harness
 STEP = 0.01
 
 
-class SlowPreparation:
+class NoteReserved(Reserver):
+    def __init__(self, reserved):
+        self.reserved = reserved
+
+    def reserve(self, placement):
+        self.reserved.append(placement.pod.name)
+
+    def unreserve(self, placement):
+        pass
+
+
+class SlowPreparation(Plugin):
     """Prepares the cycle of one pod, while virtual time passes, until the test ends it."""
 
     name = "SlowPreparation"
-    traits = Traits()
+    plan_classes = (NoteReserved,)
 
     def __init__(self, clock):
         self.clock = clock
@@ -31,11 +42,8 @@ class SlowPreparation:
             self.clock._passed += STEP
             yield
 
-    def reserve(self, state, placement):
-        self.reserved.append(placement.pod.pod.name)
-
-    def unreserve(self, state, placement):
-        pass
+    def pre_filter(self, pod, view):
+        return NoteReserved(self.reserved)
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import pytest
 from holdfast.api.scheme import PODS
 from holdfast.engine.explanation import explain
 from holdfast.engine.profile import Profile
-from holdfast.framework.plugin import Skip, Traits
+from holdfast.framework.plugin import Plugin, Skip, Tiers, Traits
 from holdfast.plugins import default_profiles
 from holdfast.testing import FakeCluster, a_node, a_pod, a_priority_class, check_plugin, typed
 from holdfast.testing.harness import Harness
@@ -14,69 +14,76 @@ from holdfast.testing.harness import Harness
 TIERS = {"a": 0, "b": 1, "c": 2}
 
 
-class ByLetter:
-    """The first letter of a node's name is its tier; only pods of an app have tiers."""
+class ByLetter(Tiers):
+    """The first letter of a node's name is its tier."""
 
-    name = "ByLetter"
-    traits = Traits(events_to_register={})
+    def __init__(self, nodes):
+        self.nodes = nodes
 
-    def pre_filter(self, pod, view):
-        return view.nodes if pod.labels.get("app") else Skip()
+    def tier(self, rows):
+        return np.array([TIERS[self.nodes.names[row][0]] for row in rows.tolist()], np.int32)
 
-    def tier(self, nodes, rows):
-        return np.array([TIERS[nodes.names[row][0]] for row in rows.tolist()], np.int32)
-
-    def preempts_before_next_tier(self, nodes):
+    def preempts_before_next_tier(self):
         return True
-
-    def queueing_hint(self, event, pod, view):
-        return False
 
 
 class Relative(ByLetter):
     """The tier of a row depends on the other rows."""
 
-    def tier(self, nodes, rows):
+    def tier(self, rows):
         return (
             np.arange(len(rows), dtype=np.int32)[::-1] if len(rows) % 2 else rows.astype(np.int32)
         )
 
 
-class WithoutTiers:
-    name = "WithoutTiers"
-    traits = Traits()
+class WithoutTiers(Tiers):
+    def __init__(self, nodes):
+        pass
 
-    def pre_filter(self, pod, view):
-        return view.nodes
-
-    def preempts_before_next_tier(self, nodes):
+    def preempts_before_next_tier(self):
         return True
 
 
-class ByName(ByLetter):
-    def tier(self, nodes, rows):
-        return np.array([int(nodes.names[row][1:]) % 3 for row in rows.tolist()], np.int32)
+class ByNumber(ByLetter):
+    def tier(self, rows):
+        return np.array([int(self.nodes.names[row][1:]) % 3 for row in rows.tolist()], np.int32)
+
+
+class TiersOfApps(Plugin):
+    """Only pods of an app have tiers."""
+
+    name = "TiersOfApps"
+    traits = Traits(events_to_register={})
+
+    def __init__(self, plan=ByLetter):
+        self.plan_classes = (plan,)
+
+    def pre_filter(self, pod, view):
+        return self.plan_classes[0](view.nodes) if pod.labels.get("app") else Skip()
+
+    def queueing_hint(self, event, pod, view):
+        return False
 
 
 def test_check_plugin_tests_tiers():
-    check_plugin(ByName)
+    check_plugin(lambda: TiersOfApps(ByNumber))
 
 
 @pytest.mark.parametrize(
-    ("plugin", "law"),
+    ("plan", "law"),
     [
         (Relative, "the order of tiers does not depend on other rows"),
-        (WithoutTiers, "there is no next tier without tier"),
+        (WithoutTiers, "class WithoutTiers has Tiers without a method tier"),
     ],
 )
-def test_check_plugin_finds_wrong_tiers(plugin, law):
+def test_check_plugin_finds_wrong_tiers(plan, law):
     with pytest.raises(AssertionError, match=law):
-        check_plugin(plugin)
+        check_plugin(lambda: TiersOfApps(plan))
 
 
 def profiles():
     built_in = default_profiles()["default-scheduler"]
-    return {"default-scheduler": Profile("default-scheduler", (*built_in.plugins, ByLetter()))}
+    return {"default-scheduler": Profile("default-scheduler", (*built_in.plugins, TiersOfApps()))}
 
 
 @pytest.fixture

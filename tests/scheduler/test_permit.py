@@ -8,7 +8,8 @@ import pytest
 
 from holdfast.api.scheme import PODS
 from holdfast.columns.interner import CPU
-from holdfast.framework.plugin import ApiCall, Code, Reject, Traits, Wait
+from holdfast.engine.profile import Profile
+from holdfast.framework.plugin import ApiCall, Code, Plugin, Reject, Reserver, Wait
 from holdfast.framework.world import World
 from holdfast.plugins import default_profiles
 from holdfast.scheduler.binding_cycle import AssumedPod, BindingTasks
@@ -18,27 +19,39 @@ from holdfast.testing.builders import typed
 from holdfast.testing.harness import Harness
 
 
-class WaitPlugin:
+class RecordCalls(Reserver):
+    """Records calls with a name, or that of the pod; ``refusal`` is returned by ``reserve``."""
+
+    def __init__(self, calls, name="", refusal=None):
+        self.calls, self.name, self.refusal = calls, name, refusal
+
+    def reserve(self, placement):
+        self.calls.append(f"reserve {self.name or placement.pod.name}")
+        return self.refusal
+
+    def unreserve(self, placement):
+        self.calls.append(f"unreserve {self.name or placement.pod.name}")
+
+
+class WaitPlugin(Plugin):
     """A Permit plugin that lets pods wait as long as an annotation says, and records calls."""
 
-    traits = Traits()
+    plan_classes = (RecordCalls,)
 
     def __init__(self, name="Wait"):
         self.name = name
         self.calls = []
+        self.plan = RecordCalls(self.calls)
         self.answer = None
         """Returned instead of a wait, if set."""
         self.waiting = None
         self.activates = ()
         """Uids of the pods to activate when another pod is assumed."""
 
-    def reserve(self, _state, placement):
-        self.calls.append(f"reserve {placement.pod.name}")
+    def pre_filter(self, pod, view):
+        return self.plan
 
-    def unreserve(self, _state, placement):
-        self.calls.append(f"unreserve {placement.pod.name}")
-
-    def permit(self, _state, placement, waiting):
+    def permit(self, placement, waiting):
         self.waiting = waiting
         placement.pods_to_activate.update(self.activates)
         if self.answer is not None:
@@ -50,23 +63,31 @@ class WaitPlugin:
         return next(pod for pod in self.waiting if pod.placement.pod.name == name)
 
 
-class PostBindWriter:
-    """A PostBind plugin that writes to the API for every bound pod."""
+class WriteAfterBinding(Reserver):
+    """Writes to the API for every bound pod."""
 
-    name = "PostBindWriter"
-    traits = Traits()
-
-    def __init__(self, *, fails=False):
+    def __init__(self, *, fails):
         self.seen = []
         self._fails = fails
 
-    def post_bind(self, _state, placement):
+    def post_bind(self, placement):
         self.seen.append((placement.pod.name, placement.node))
         if self._fails:
             raise ZeroDivisionError("a bug")
         body = {"metadata": {"labels": {"seen": "true"}}}
         path = PODS.path(placement.pod.namespace, placement.pod.name)
         yield ApiCall("patch", path, body, "application/merge-patch+json")
+
+
+class PostBindWriter(Plugin):
+    name = "PostBindWriter"
+    plan_classes = (WriteAfterBinding,)
+
+    def __init__(self, *, fails=False):
+        self.plan = WriteAfterBinding(fails=fails)
+
+    def pre_filter(self, pod, view):
+        return self.plan
 
 
 def with_plugins(*extra):
@@ -162,14 +183,12 @@ async def test_timeouts_count_only_for_plugins_that_have_not_allowed_the_pod(tmp
 async def test_S031_a_rejection_by_permit_unreserves_all_plugins_in_reverse(tmp_path):
     calls = []
     plugins = [WaitPlugin(name) for name in "abc"]
-    for one in plugins:
-        one.reserve = lambda _s, _p, one=one: calls.append(f"reserve {one.name}")
-        one.unreserve = lambda _s, _p, one=one: calls.append(f"unreserve {one.name}")
-    refusal = Reject(Code.UNSCHEDULABLE, ("no more today",))
-    plugins[1].reserve = lambda _s, _p: calls.append("refuse b") or refusal
+    for plugin in plugins:
+        plugin.plan = RecordCalls(calls, plugin.name)
+    plugins[1].plan.refusal = Reject(Code.UNSCHEDULABLE, ("no more today",))
     async with Harness(tmp_path / "store", profiles=with_plugins(*plugins)) as cluster:
         await cluster.create(a_node("n"), a_pod("p"))
-        assert calls == ["reserve a", "refuse b", "unreserve c", "unreserve b", "unreserve a"]
+        assert calls == ["reserve a", "reserve b", "unreserve c", "unreserve b", "unreserve a"]
         assert await cluster.why("p") == "0/1 nodes are available: 1 no more today."
         assert used_cpu(cluster) == 0
         blamed = {"plugin": "b", "profile": "default-scheduler"}
@@ -208,7 +227,7 @@ async def test_a_plugin_may_allow_all_waiting_pods_when_the_last_one_is_assumed(
     class Gang(WaitPlugin):
         """Allows pods when three of them wait."""
 
-        def permit(self, _state, _placement, waiting):
+        def permit(self, placement, waiting):
             if len(waiting) < 2:
                 return Wait(60)
             for pod in waiting:
@@ -330,7 +349,7 @@ async def test_post_bind_plugins_run_for_bound_pods(tmp_path):
     post_bind_writer = PostBindWriter()
     async with Harness(tmp_path / "store", profiles=with_plugins(post_bind_writer)) as cluster:
         await cluster.create(a_node("n"), a_pod("p"), a_pod("large", cpu="99"))
-        assert post_bind_writer.seen == [("p", "n")]
+        assert post_bind_writer.plan.seen == [("p", "n")]
         assert (await cluster.pod("p")).metadata.labels == {"seen": "true"}
 
 
@@ -357,8 +376,7 @@ async def test_the_end_of_a_binding_cycle_leaves_the_next_one_of_the_same_pod_ru
     pod = typed(a_pod("a"))
     tasks = BindingTasks(World())
     queued = QueuedPodInfo(tasks.world.pod_info(pod), since=0.0)
-    without_pre_bind = SimpleNamespace(plugins_run_for=lambda _point, _states: ())
-    assumed = AssumedPod(queued, without_pre_bind, SimpleNamespace(states={}), 0.0)
+    assumed = AssumedPod(queued, Profile("x", ()), SimpleNamespace(plans={}), 0.0)
     may_end = asyncio.Event()
 
     async def requeue_and_bind_again():

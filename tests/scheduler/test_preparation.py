@@ -8,7 +8,7 @@ import pytest
 
 from devices.device_cluster import counters, part
 from holdfast.devices.allocator import Allocator
-from holdfast.framework.plugin import Placement, Traits
+from holdfast.framework.plugin import Placement, Plugin
 from holdfast.framework.world import World
 from holdfast.plugins import default_profiles
 from holdfast.scheduler.cycle import SchedulingFailure, schedule_pod
@@ -126,11 +126,10 @@ def test_nodes_that_other_filters_reject_are_not_searched(monkeypatch):
     assert searched == ["n0"]
 
 
-class CountsPreparations:
+class CountsPreparations(Plugin):
     """Prepares in three steps, each after a pause; ``begun`` counts how often it began."""
 
     name = "CountsPreparations"
-    traits = Traits()
 
     def __init__(self):
         self.begun = self.steps = 0

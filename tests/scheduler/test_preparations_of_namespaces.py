@@ -8,7 +8,7 @@ from itertools import pairwise
 import pytest
 
 from holdfast.api.scheme import PODS
-from holdfast.framework.plugin import Traits
+from holdfast.framework.plugin import Plugin, Reserver
 from holdfast.plugins import default_profiles
 from holdfast.testing import a_namespace, a_node, a_pod, a_priority_class
 from holdfast.testing.clock import VirtualClock
@@ -18,7 +18,18 @@ STEPS = "test/steps"
 STEP = 0.0025
 
 
-class StepCounter:
+class CountSteps(Reserver):
+    def __init__(self, counter):
+        self.counter = counter
+
+    def reserve(self, placement):
+        self.counter.note_reserved(placement.pod)
+
+    def unreserve(self, placement):
+        pass
+
+
+class StepCounter(Plugin):
     """Prepares each pod in the number of steps that its label says, and notes whose steps they are.
 
     Each step takes longer than the scheduler lets one take. ``waited`` are the steps that were
@@ -26,7 +37,7 @@ class StepCounter:
     """
 
     name = "StepCounter"
-    traits = Traits()
+    plan_classes = (CountSteps,)
 
     def __init__(self, clock):
         self.clock = clock
@@ -45,14 +56,13 @@ class StepCounter:
             self.steps.append(pod.namespace)
             self.clock.skip(STEP)
 
-    def reserve(self, state, placement):
-        pod = placement.pod
+    def pre_filter(self, pod, view):
+        return CountSteps(self)
+
+    def note_reserved(self, pod):
         self.reserved.append(pod.name)
         if STEPS not in pod.labels:
             self.waited[pod.name] = len(self.steps) - self._queued_at[pod.name]
-
-    def unreserve(self, state, placement):
-        pass
 
 
 @pytest.fixture

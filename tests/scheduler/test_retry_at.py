@@ -6,7 +6,17 @@ import pytest
 from holdfast.api.timestamps import parse_rfc3339
 from holdfast.engine.profile import Profile
 from holdfast.framework.events import QueueingStrategy
-from holdfast.framework.plugin import NO_CHANGE, Code, Reject, Scope, Traits
+from holdfast.framework.plugin import (
+    NO_CHANGE,
+    Code,
+    NodeFilter,
+    Plugin,
+    Reject,
+    Reserver,
+    Scope,
+    Skip,
+    Traits,
+)
 from holdfast.plugins import default_profiles
 from holdfast.scheduler.queued_pods import QueuedPodInfo, RetryTimes
 from holdfast.testing import a_node, a_pod, check_plugin
@@ -18,66 +28,71 @@ def opens_at(pod):
     return parse_rfc3339(pod.pod.metadata.creation_timestamp or "1970-01-01T00:00:00Z") + 60
 
 
-class OpensLater:
+class RejectEarly(NodeFilter):
     """Rejects every node in the first minute after the pod was created."""
 
+    reason = "node(s) open later"
+
+    def __init__(self, opened):
+        self.opened = opened
+
+    def filter(self, rows, change=NO_CHANGE):
+        return np.full(len(rows), 0 if self.opened else 2, np.int8)
+
+    def retry_at(self, pod, rows):
+        assert not self.opened and len(rows)
+        return opens_at(pod)
+
+
+class ReserveLater(Reserver):
+    """The same, in ``reserve``."""
+
+    def __init__(self, opened):
+        self.opened = opened
+
+    def reserve(self, placement):
+        if self.opened:
+            return None
+        return Reject(Code.UNSCHEDULABLE, ("too early",), retry_at=opens_at(placement.pod))
+
+    def unreserve(self, placement):
+        pass
+
+
+class TooLate(RejectEarly):
+    def retry_at(self, pod, rows):
+        return opens_at(pod) + 60
+
+
+class InThePast(RejectEarly):
+    def retry_at(self, pod, rows):
+        return opens_at(pod) - 60
+
+
+class OpensLater(Plugin):
     name = "OpensLater"
     traits = Traits(scope=Scope.NODE, reads_outside_spec=True, events_to_register={})
 
-    def __init__(self, args=None):
-        pass
+    def __init__(self, plan=RejectEarly):
+        self.plan_classes = (plan,)
 
     def reads(self, pod, view):
         return view.now >= opens_at(pod)
 
     def pre_filter(self, pod, view):
-        return view.now >= opens_at(pod)
-
-    def filter(self, state, rows, change=NO_CHANGE):
-        return np.full(len(rows), 0 if state else 2, np.int8)
-
-    def reasons(self, state, row, change=NO_CHANGE):
-        return ("node(s) open later",)
-
-    def retry_at(self, state, pod, rows):
-        assert not state and len(rows)
-        return opens_at(pod)
+        return self.plan_classes[0](view.now >= opens_at(pod))
 
     def queueing_hint(self, event, pod, view):
         return False
-
-
-class RejectsAtReserve(OpensLater):
-    """The same, in ``reserve``."""
-
-    def filter(self, state, rows, change=NO_CHANGE):
-        return np.zeros(len(rows), np.int8)
-
-    def reserve(self, state, placement):
-        if state:
-            return None
-        return Reject(Code.UNSCHEDULABLE, ("too early",), retry_at=opens_at(placement.pod))
-
-    def unreserve(self, state, placement):
-        pass
 
 
 class RejectsAtPreFilter(OpensLater):
     """The same, in ``pre_filter``."""
 
     def pre_filter(self, pod, view):
-        opened = view.now >= opens_at(pod)
-        return opened or Reject(Code.UNRESOLVABLE, ("too early",), retry_at=opens_at(pod))
-
-
-class TooLate(OpensLater):
-    def retry_at(self, state, pod, rows):
-        return opens_at(pod) + 60
-
-
-class InThePast(OpensLater):
-    def retry_at(self, state, pod, rows):
-        return opens_at(pod) - 60
+        if view.now >= opens_at(pod):
+            return Skip()
+        return Reject(Code.UNRESOLVABLE, ("too early",), retry_at=opens_at(pod))
 
 
 class NeverRead(OpensLater):
@@ -89,9 +104,9 @@ def profiles_with(plugin):
     return {"default-scheduler": Profile("default-scheduler", (*built_in.plugins, plugin))}
 
 
-@pytest.mark.parametrize("plugin", [OpensLater, RejectsAtReserve, RejectsAtPreFilter])
+@pytest.mark.parametrize("plugin", [OpensLater(), OpensLater(ReserveLater), RejectsAtPreFilter()])
 async def test_a_pod_is_tried_again_at_the_time_that_its_plugin_gives(tmp_path, plugin):
-    async with Harness(tmp_path, profiles=profiles_with(plugin())) as cluster:
+    async with Harness(tmp_path, profiles=profiles_with(plugin)) as cluster:
         await cluster.create(a_node("n"), a_pod("p"))
         await cluster.advance(59.9)
         assert await cluster.node_of("p") == ""
@@ -125,11 +140,11 @@ async def test_a_clock_that_is_set_moves_the_pod_by_the_time_of_day(tmp_path):
 
 @pytest.mark.parametrize("time", [float("nan"), float("inf"), -float("inf")])
 async def test_a_time_that_never_comes_is_ignored(tmp_path, time):
-    class Never(OpensLater):
-        def retry_at(self, state, pod, rows):
+    class Never(RejectEarly):
+        def retry_at(self, pod, rows):
             return time
 
-    async with Harness(tmp_path, profiles=profiles_with(Never())) as cluster:
+    async with Harness(tmp_path, profiles=profiles_with(OpensLater(Never))) as cluster:
         await cluster.create(a_node("n"), a_pod("p"))
         await cluster.advance(200)
         assert await cluster.node_of("p") == ""
@@ -144,14 +159,14 @@ def test_check_plugin_proves_the_claim():
 @pytest.mark.parametrize(
     ("plugin", "law"),
     [
-        (TooLate, "rejected rows stay rejected until retry_at"),
-        (InThePast, "retry_at is later than now"),
-        (NeverRead, "a plugin with retry_at reads the time"),
+        (OpensLater(TooLate), "rejected rows stay rejected until retry_at"),
+        (OpensLater(InThePast), "retry_at is later than now"),
+        (NeverRead(), "a plugin with retry_at reads the time"),
     ],
 )
 def test_check_plugin_finds_a_wrong_time(plugin, law):
     with pytest.raises(AssertionError, match=law):
-        check_plugin(plugin)
+        check_plugin(lambda: plugin)
 
 
 def unschedulable(queue, name="a", retry_at=100.0, now=0.0, by=("Fit",)):

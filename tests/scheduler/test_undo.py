@@ -10,7 +10,7 @@ from holdfast.client.client import Client
 from holdfast.columns.interner import CPU
 from holdfast.engine.profile import Profile
 from holdfast.errors import Unavailable
-from holdfast.framework.plugin import ApiCall, Code, Placement, Reject, Skip, Traits
+from holdfast.framework.plugin import ApiCall, Code, Placement, Plugin, Reject, Reserver
 from holdfast.framework.world import World
 from holdfast.plugins import default_profiles
 from holdfast.plugins.default_binder import DefaultBinder
@@ -26,36 +26,47 @@ async def cluster(tmp_path):
         yield harness
 
 
-class RecordingPlugin:
-    """A plugin that records the calls of its methods."""
-
-    traits = Traits()
+class RecordingReserver(Reserver):
+    """A plan that records the calls of its methods."""
 
     def __init__(self, name, calls, refuses=None, call=None, breaks=False):
         self.name = name
-        self._pages = calls
+        self._calls = calls
         self._refuses = refuses
         self._call = call
         self._breaks = breaks
 
-    def reserve(self, _state, _placement):
-        self._pages.append(f"reserve {self.name}")
+    def reserve(self, placement):
+        self._calls.append(f"reserve {self.name}")
         if self._breaks:
             raise ZeroDivisionError("a bug")
         return self._refuses
 
-    def unreserve(self, _state, _placement):
-        self._pages.append(f"unreserve {self.name}")
+    def unreserve(self, placement):
+        self._calls.append(f"unreserve {self.name}")
 
-    def pre_bind(self, _state, placement):
-        self._pages.append(f"pre-bind {self.name}")
+    def pre_bind(self, placement):
+        self._calls.append(f"pre-bind {self.name}")
         if self._breaks:
             raise ZeroDivisionError("a bug")
         yield self._call or ApiCall("get", PODS.path("default", placement.pod.name))
 
-    def undo_pre_bind(self, _state, _placement):
-        self._pages.append(f"undo {self.name}")
+    def undo_pre_bind(self, placement):
+        self._calls.append(f"undo {self.name}")
         yield ApiCall("get", "/api/v1/nodes/n")
+
+
+class RecordingPlugin(Plugin):
+    """A plugin whose plan records calls."""
+
+    plan_classes = (RecordingReserver,)
+
+    def __init__(self, name, calls, **options):
+        self.name = name
+        self.plan = RecordingReserver(name, calls, **options)
+
+    def pre_filter(self, pod, view):
+        return self.plan
 
 
 def three_plugins(calls, **options):
@@ -70,7 +81,7 @@ def three_plugins(calls, **options):
 def a_placement(world, *plugins):
     pod_info = world.pod_info(typed(a_pod("p", cpu="3")))
     return Placement(
-        pod_info, world.nodes.row_of["n"], "n", {plugin.name: None for plugin in plugins}
+        pod_info, world.nodes.row_of["n"], "n", {plugin.name: plugin.plan for plugin in plugins}
     )
 
 
@@ -105,14 +116,10 @@ def test_a_rejection_unreserves_all_plugins_in_reverse(world):
 
 
 def test_a_plugin_that_skipped_pre_filter_is_not_run(world):
-    class Prepares(RecordingPlugin):
-        def pre_filter(self, _pod, _view):
-            return Skip()
-
     calls = []
-    plugins = Prepares("a", calls), Prepares("b", calls), RecordingPlugin("never prepares", calls)
-    assume_and_reserve(Profile("test", plugins), world, a_placement(world, plugins[0]))
-    assert calls == ["reserve a", "reserve never prepares"]
+    a, b, c = three_plugins(calls)
+    assume_and_reserve(Profile("test", (a, b, c)), world, a_placement(world, a, c))
+    assert calls == ["reserve a", "reserve c"]
 
 
 def test_an_error_of_a_plugin_leaves_nothing_reserved(world):
@@ -132,19 +139,12 @@ def test_an_error_of_a_plugin_leaves_nothing_reserved(world):
     ],
 )
 def test_a_rejection_by_reserve_has_upstreams_message(world, code, error, message):
-    plugins = [RecordingPreFilter("b", [], refuses=Reject(code, ("not today",))), DefaultBinder({})]
+    plugins = [RecordingPlugin("b", [], refuses=Reject(code, ("not today",))), DefaultBinder({})]
     pod_info = world.pod_info(typed(a_pod("p")))
     rng = np.random.default_rng(0)
     outcome = schedule_pod(Profile("test", tuple(plugins)), pod_info, world, 0.0, rng)
     assert (outcome.error, outcome.message) == (error, message)
     assert outcome.unschedulable_plugins == (frozenset() if error else {"b"})
-
-
-class RecordingPreFilter(RecordingPlugin):
-    """A recording plugin with a PreFilter that never skips."""
-
-    def pre_filter(self, _pod, _view):
-        return "state"
 
 
 async def bound(cluster, *plugins):
