@@ -9,9 +9,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from holdfast.api.scheme import PODS
 from holdfast.errors import Refused
-from holdfast.framework.plugin import FilterPlugin, ReservePlugin, Traits, implements
 from holdfast.scheduler.metrics import Metrics
-from holdfast.scheduler.plugin_metrics import Meter
 from holdfast.testing import Fault, FaultyTransport, a_node, a_pod, a_priority_class
 from holdfast.testing.harness import Harness
 
@@ -211,28 +209,6 @@ def test_volume_errors_are_counted_by_stage():
         "bind": 1, "predicate": 1, "assume": 1,
     }  # fmt: skip
     assert page.value("schedule_attempts_total", result="error") == 4
-
-
-def test_a_wrapped_plugin_reflects_changes_of_its_plugin():
-    class Counting:
-        name, traits = "Counting", Traits()
-
-        def __init__(self):
-            self.evaluations = 0
-
-        def reserve(self, _state, _placement):
-            self.evaluations += 1
-
-        def unreserve(self, _state, _placement):
-            return self.evaluations
-
-    plugin = Counting()
-    made = Meter(Metrics(), lambda: 0.0)._metered(plugin, "p")
-    made.reserve(None, None)
-    assert (plugin.evaluations, made.unreserve(None, None)) == (1, 1)
-    plugin.unreserve = lambda *_: "replaced"
-    assert made.unreserve(None, None) == "replaced"
-    assert implements(made, ReservePlugin) and not implements(made, FilterPlugin)
 
 
 def test_a_plugin_that_observes_an_unknown_metric_gets_an_error_with_its_name():
