@@ -9,7 +9,8 @@ import pytest
 from holdfast.api.scheme import DISRUPTION_BUDGETS
 from holdfast.columns.ranked_pods import RankedPods
 from holdfast.engine.preparation import prepare_in_steps
-from holdfast.framework.plugin import Placement, PostFilterPlugin
+from holdfast.framework.plugin import Placement
+from holdfast.framework.points import Point
 from holdfast.framework.world import World
 from holdfast.plugins import default_profiles
 from holdfast.scheduler.cycle import SchedulingFailure, schedule_pod
@@ -150,9 +151,9 @@ def test_pods_that_will_not_preempt_have_no_steps():
     cluster.world.upsert(typed(a_node("empty", cpu="2")))
     assert steps_of(cluster, cluster.preemptor()) == 0, "it fits"
     enabled = tuple(
-        p for p in PROFILE.plugins_at(PostFilterPlugin) if p.name != "DefaultPreemption"
+        p for p in PROFILE.plugins_at(Point.POST_FILTER) if p.name != "DefaultPreemption"
     )
-    without = replace(PROFILE, plugins_by_point={PostFilterPlugin: enabled})
+    without = replace(PROFILE, plugins_by_point={Point.POST_FILTER: enabled})
     cluster.world.delete(typed(a_node("empty")))
     assert steps_of(cluster, cluster.preemptor(), without) == 0, "preemption is disabled"
     assert steps_of(cluster, cluster.preemptor()) > 0
