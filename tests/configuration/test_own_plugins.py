@@ -41,10 +41,7 @@ NUMBER = 3
 """
 COLUMNAR = """
 import numpy as np
-from holdfast.framework.plugin import (
-    NO_CHANGE, NodeFilter, NodeScorer, Plugin, PreemptionRules, Reserver, Scope, Tiers, Traits,
-)
-from holdfast.framework.reservation_options import ReservationFilter
+from holdfast.framework.plugin import NO_CHANGE, NodeFilter, Plugin, Reserver, Scope, Traits
 
 class RejectAll(NodeFilter, Reserver):
     def __init__(self, word):
@@ -111,45 +108,23 @@ class Misplaced(Nothing):
     def filter(self, rows, change=NO_CHANGE):
         return rows
 
-class Keyed(Nothing):
-    name = "Keyed"
-
-    def event_keys(self, event):
-        return None
-
-class Unreturned(Nothing):
-    name = "Unreturned"
-    plan_classes = (RejectAll,)
-
-class Planned(Nothing):
-    name = "Planned"
-
-    def pre_filter(self, pod, view):
-        return None
-
-class Unread(Planned):
+class Unread(Columns):
     name = "Unread"
-    traits = Traits(scope=Scope.ROW)
-    plan_classes = (RejectAll,)
+    reads = Plugin.reads
 
-def planned(*bases, **members):
-    plan = type("ThePlan", bases, members)
-    return type("Made", (Planned,), {"name": "Made", "plan_classes": (plan,)})
+    def __init__(self, args):
+        pass
 
-def method(*arguments):
-    pass
+class WithoutReason(NodeFilter):
+    def filter(self, rows, change=NO_CHANGE):
+        return rows
 
-NoPlan = planned(object, filter=method)
-Unfiltered = planned(NodeFilter, reason="no")
-Unreasoned = planned(NodeFilter, filter=method)
-Unscored = planned(NodeScorer)
-Untiered = planned(Tiers)
-OnlyRules = planned(PreemptionRules)
-OnlyReserves = planned(Reserver, reserve=method)
-OnlyUnreserves = planned(Reserver, unreserve=method)
-OnlyPreBinds = planned(Reserver, pre_bind=method)
-OnlyUndoes = planned(Reserver, undo_pre_bind=method)
-Reserved = planned(ReservationFilter, reason="no", filter=method)
+class Unreasoned(Columns):
+    name = "Unreasoned"
+    plan_classes = (WithoutReason,)
+
+    def __init__(self, args):
+        pass
 """
 
 
@@ -224,6 +199,20 @@ def test_each_profile_has_its_own_plugin_instance(modules):
         ("mine:NUMBER", 'plugin "mine:NUMBER" is not a class: 3'),
         ("mine:Nameless", 'class Nameless has no name: write `name = "Nameless"` in it'),
         ("mine:Lazy", "Lazy has neither fits nor score: write one of them"),
+        ("columns_of_mine:Underived", "class Underived is no plugin: derive it from Plugin (from "
+         "holdfast.framework.plugin import Plugin)"),
+        ("columns_of_mine:Nothing", "class Nothing implements no extension point: it has neither "
+         "pre_filter nor another method of Plugin (see docs/plugins.md); to judge one node at a "
+         "time derive it from PerNodePlugin"),
+        ("columns_of_mine:Unread", "class Unread has no method reads: its scope is not CLUSTER, so "
+         "results are cached by what reads returns"),
+        ("columns_of_mine:Unreasoned", "class WithoutReason is a NodeFilter without `reason` or a "
+         "method reasons"),
+        ("columns_of_mine:Old", "class Old sets scope, epochs, which has no effect: write "
+         "`traits = Traits(scope=..., epochs=...)` instead"),
+        ("columns_of_mine:Misplaced", "class Misplaced has a method filter, which is never called: "
+         "write it in a class derived from NodeFilter, which pre_filter returns"),
+        ("columns_of_mine:Undeclared", "class Undeclared has no traits: write `traits = Traits()`"),
         ("columns_of_mine:NoConstructor", 'initializing plugin "columns_of_mine:NoConstructor": '
          "TypeError"),
         ("columns_of_mine:Columns", 'initializing plugin "columns_of_mine:Columns": KeyError: '
@@ -234,49 +223,6 @@ def test_a_plugin_that_cannot_be_loaded_is_reported(modules, name, words):
     (errors,) = mistakes(config(profile(multiPoint=on(name))), modules)
     assert errors.startswith("profiles[0].plugins.multiPoint.enabled[0]: ")
     assert words in errors
-
-
-@pytest.mark.parametrize(
-    ("kind", "words"),
-    [
-        ("Underived", "class Underived is no plugin: derive it from Plugin (from "
-         "holdfast.framework.plugin import Plugin)"),
-        ("Nothing", "class Nothing implements no extension point: it has neither pre_filter nor "
-         "another method of Plugin (see docs/plugins.md); to judge one node at a time derive it "
-         "from PerNodePlugin"),
-        ("Old", "class Old sets scope, epochs, which has no effect: write "
-         "`traits = Traits(scope=..., epochs=...)` instead (from holdfast.framework.plugin import "
-         "Traits)"),
-        ("Undeclared", "class Undeclared has no traits: write `traits = Traits()` in it (from "
-         "holdfast.framework.plugin import Traits)"),
-        ("Misplaced", "class Misplaced has a method filter, which is never called: write it in a "
-         "class derived from NodeFilter, which pre_filter returns"),
-        ("Keyed", "class Keyed has a method event_keys, but not pod_keys"),
-        ("Unreturned", "class Unreturned has no pre_filter, so nothing returns its plan"),
-        ("Planned", "class Planned has pre_filter: name the classes of what it returns, "
-         "`plan_classes = (MyPlan,)`"),
-        ("Unread", "class Unread has no method reads: its scope is not CLUSTER, so results are "
-         "cached by what reads returns"),
-        ("NoPlan", "class ThePlan is no plan: derive it from NodeFilter, NodeScorer, Tiers, "
-         "PreemptionRules, Reserver"),
-        ("Unfiltered", "class ThePlan is a NodeFilter without a method filter"),
-        ("Unreasoned", "class ThePlan is a NodeFilter without `reason` or a method reasons"),
-        ("Unscored", "class ThePlan is a NodeScorer without a method score"),
-        ("Untiered", "class ThePlan has Tiers without a method tier"),
-        ("OnlyRules", "class ThePlan has PreemptionRules, but is no NodeFilter"),
-        ("OnlyReserves", "class ThePlan has a method reserve, but not unreserve"),
-        ("OnlyUnreserves", "class ThePlan has a method unreserve, but not reserve"),
-        ("OnlyPreBinds", "class ThePlan has a method pre_bind, but not undo_pre_bind"),
-        ("OnlyUndoes", "class ThePlan has a method undo_pre_bind, but not pre_bind"),
-        ("Reserved", "class Made filters reservations, whose results are part of a cached plan: "
-         "its scope must not be CLUSTER"),
-    ],
-)  # fmt: skip
-def test_what_is_wrong_with_a_class_is_reported(modules, kind, words):
-    name = f"columns_of_mine:{kind}"
-    assert mistakes(config(profile(multiPoint=on(name))), modules) == [
-        f'profiles[0].plugins.multiPoint.enabled[0]: plugin "{name}": {words}'
-    ]
 
 
 def test_an_own_plugin_at_a_point_it_does_not_implement(modules):
