@@ -56,10 +56,7 @@ class NodeUnschedulable(Plugin):
     name = "NodeUnschedulable"
     traits = Traits(
         scope=Scope.NODE,
-        events_to_register={
-            "Node": ("Add", "UpdateNodeTaint"),
-            "Pod": ("UpdatePodToleration",),
-        },
+        events_to_register={"Node": ("Add", "UpdateNodeTaint"), "Pod": ("UpdatePodToleration",)},
         ignores_requests=True,
         accepts_slices=True,
     )

@@ -11,11 +11,7 @@ from numpy.typing import NDArray
 
 from holdfast.api.node import Node
 from holdfast.api.pod import Toleration
-from holdfast.api.tolerations import (
-    PREFER_NO_SCHEDULE,
-    find_untolerated,
-    tolerated,
-)
+from holdfast.api.tolerations import PREFER_NO_SCHEDULE, find_untolerated, tolerated
 from holdfast.columns.cells import Cells, cells
 from holdfast.columns.node_rows import TaintSet
 from holdfast.columns.node_table import NodeTable
@@ -111,10 +107,7 @@ class TaintToleration(Plugin):
     name = "TaintToleration"
     traits = Traits(
         scope=Scope.NODE,
-        events_to_register={
-            "Node": ("Add", "UpdateNodeTaint"),
-            "Pod": ("UpdatePodToleration",),
-        },
+        events_to_register={"Node": ("Add", "UpdateNodeTaint"), "Pod": ("UpdatePodToleration",)},
         ignores_requests=True,
         accepts_slices=True,
     )

@@ -89,13 +89,8 @@ class VolumeConflicts(NodeFilter, PreemptionRules):
     def _disk_taken(self, row: int, change: PodChange) -> bool:
         if not self.disks:
             return False
-        ignored = {
-            pod.uid
-            for pod in (
-                *change.removed.get(row, ()),
-                *hidden_with_ports_or_volumes(self.hidden_pods, row),
-            )
-        }
+        hidden_pods = hidden_with_ports_or_volumes(self.hidden_pods, row)
+        ignored = {pod.uid for pod in (*change.removed.get(row, ()), *hidden_pods)}
         stay = (pod for uid, pod in self.nodes.mounts.on(row).items() if uid not in ignored)
         return any(
             disks_conflict(self.disks, pod.mounts.disks)
