@@ -104,10 +104,10 @@ def test_a_wrong_list_of_feasible_rows_is_found(cluster):
     assert reported(pod_class, "cached list of feasible rows")
 
 
-def test_wrong_rows_after_an_uncached_filter_are_found(cluster):
+def test_wrong_rows_after_a_filter_per_pod_are_found(cluster):
     pod_class = pod_class_of(cluster, labels={"app": "web"}, topologySpreadConstraints=[SPREAD])
     pod_class._remaining.mask[0] = False
-    assert reported(pod_class, "cached rows that pass uncached filters")
+    assert reported(pod_class, "cached rows that pass filters per pod")
 
 
 def test_a_wrong_total_is_found(cluster):
@@ -132,7 +132,7 @@ def test_scaled_scores_wrongly_taken_for_constant_scores_are_found(cluster):
 @pytest.mark.parametrize("end", ["low", "high"])
 def test_a_wrong_range_of_a_normalized_score_is_found(cluster, end):
     pod_class = pod_class_of(cluster)
-    part = next(part for part in pod_class.normalized_scores if not part.uniform)
+    part = next(part for part in pod_class.parts.normalized_scores if not part.uniform)
     setattr(part, end, getattr(part, end) + 0.5)
     assert reported(pod_class, "TaintToleration: cached range")
 
@@ -141,7 +141,9 @@ def test_a_wrong_constant_is_found(cluster):
     cluster.remove(a_node("n3"))
     pod_class = pod_class_of(cluster)
     part = next(
-        part for part in pod_class.normalized_scores if part.row_results.name == "TaintToleration"
+        part
+        for part in pod_class.parts.normalized_scores
+        if part.row_results.name == "TaintToleration"
     )
     assert part.uniform
     part.constant += 1
@@ -150,7 +152,7 @@ def test_a_wrong_constant_is_found(cluster):
 
 def test_a_wrong_previous_raw_score_is_found(cluster):
     pod_class = pod_class_of(cluster)
-    part = next(part for part in pod_class.normalized_scores if not part.uniform)
+    part = next(part for part in pod_class.parts.normalized_scores if not part.uniform)
     part._seen_at[0] += 1
     assert reported(pod_class, "TaintToleration: previous raw scores")
 
@@ -187,22 +189,22 @@ def dominant():
     cluster = FakeCluster(*(a_node(f"n{i}", cpu=str(8 - i)) for i in range(4)), *held)
     cluster.place(a_pod("o", cpu="1", labels={"app": "web"}))
     pod_class = pod_class_of(cluster, labels={"app": "web"})
-    assert pod_class.dominant_score is not None
+    assert pod_class.parts.dominant_score is not None
     return pod_class
 
 
 def test_wrong_counts_of_a_dominant_score_are_found(dominant):
-    dominant.dominant_score._counts[dominant.dominant_score.high] += 1
+    dominant.parts.dominant_score._counts[dominant.parts.dominant_score.high] += 1
     assert reported(dominant, "Reservation: cached counts of raw scores")
 
 
 def test_a_wrong_previous_dominant_score_is_found(dominant):
-    dominant.dominant_score._seen_at[0] += 1
+    dominant.parts.dominant_score._seen_at[0] += 1
     assert reported(dominant, "Reservation: previous raw scores")
 
 
 def test_a_dominant_score_that_does_not_outweigh_the_others_is_found(dominant):
-    score = dominant.dominant_score
+    score = dominant.parts.dominant_score
     rows = [int(row) for row in score.best_rows(dominant.totals[:4])]
     score._known = dict.fromkeys(score._known, True)
     second = next(row for row in range(4) if row not in rows)
@@ -250,7 +252,7 @@ def nominate(cluster, name, node, **options):
 def test_a_wrong_status_of_a_row_with_nominated_pods_is_found(cluster):
     nominate(cluster, "coming", "n1")
     pod_class = pod_class_of(cluster, cpu="3")
-    pod_class.nominated_filter.statuses.put(
+    pod_class.made_nominated_filter.statuses.put(
         0, Status("NodeResourcesFit", Code.UNSCHEDULABLE, ("Insufficient cpu",))
     )
     assert reported(pod_class, "row 0 with nominated pods")
@@ -259,8 +261,8 @@ def test_a_wrong_status_of_a_row_with_nominated_pods_is_found(cluster):
 def test_a_wrong_status_of_an_infeasible_row_with_nominated_pods_is_found(cluster):
     nominate(cluster, "coming", "n1")
     pod_class = rejected(cluster)
-    assert pod_class.nominated_filter._infeasible_statuses[1].reasons == ("Insufficient cpu",)
-    pod_class.nominated_filter._infeasible_statuses[1] = None
+    assert pod_class.made_nominated_filter._infeasible_statuses[1].reasons == ("Insufficient cpu",)
+    pod_class.made_nominated_filter._infeasible_statuses[1] = None
     assert reported(pod_class, "row 1 with nominated pods")
 
 
@@ -346,12 +348,12 @@ def test_the_range_of_a_score_is_updated_when_many_rows_change(tainted):
     cluster = FakeCluster(
         *(a_node(f"n{i}", taints=PREFERS if i < tainted else []) for i in range(80))
     )
-    part = pod_class_of(cluster).normalized_scores[0]
+    part = pod_class_of(cluster).parts.normalized_scores[0]
     assert part.row_results.name == "TaintToleration"
     assert part.uniform == (not tainted)
     cluster.add(*(a_node(f"n{i}", taints=[] if tainted else PREFERS) for i in range(20)))
     pod_class = pod_class_of(cluster)
-    assert pod_class.normalized_scores[0] is part
+    assert pod_class.parts.normalized_scores[0] is part
     assert part.uniform == bool(tainted)
 
 

@@ -207,12 +207,12 @@ def sums_of(plugin, *, weight=1):
     cached = named("Cached", Scope.ROW, scores=[1, 2, 3])
     profile = profile_of(cached, plugin, weight=weight)
     found = feasible(profile, world.pod_info(typed(a_pod())), world, 0.0)
-    assert [outcome.use.plugin for outcome in found.pod_class.uncached_scores] == [plugin]
+    assert [outcome.use.plugin for outcome in found.pod_class.parts.scores_per_pod] == [plugin]
     return scored_rows(profile, found)[1].tolist()
 
 
 @pytest.mark.parametrize("weight", [1, 2])
-def test_uncached_scores_are_added_with_their_weight(weight):
+def test_scores_per_pod_are_added_with_their_weight(weight):
     table = named("T", Scope.DOMAIN, Tabled, scores=[9, 8, 7])
     assert sums_of(table, weight=weight) == [11 * weight, 22 * weight, 13 * weight]
     table.on = False

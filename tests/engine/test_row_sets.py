@@ -5,7 +5,7 @@ from random import Random
 import numpy as np
 import pytest
 
-from holdfast.engine.decision import feasible, rank
+from holdfast.engine.decision import all_tiers, feasible, rank
 from holdfast.engine.decision_check import placement_faults, rejection_faults
 from holdfast.framework.plugin import (
     NO_CHANGE,
@@ -118,7 +118,7 @@ def nominate(cluster, random):
 
 def feasible_nodes(cluster, world, pod):
     found = feasible(cluster.profile, world.pod_info(pod), world, cluster.now)
-    rows = [] if isinstance(found, Rejection) else found.rows.tolist()
+    rows = [] if isinstance(found, Rejection) else all_tiers(found).rows.tolist()
     return {world.nodes.names[row] for row in rows}, found
 
 

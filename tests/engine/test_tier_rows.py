@@ -7,7 +7,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from holdfast.engine.decision import feasible
+from holdfast.engine.decision import all_tiers, feasible
 from holdfast.engine.profile import PluginEntry, build_profile
 from holdfast.framework.plugin import (
     NO_CHANGE,
@@ -188,13 +188,13 @@ def test_only_the_best_tier_with_a_feasible_row_is_evaluated():
     cluster = zoned_cluster()
     pod = a_pod("p", cpu="1", labels={"app": "web"})
     found = found_for(cluster, pod)
-    assert found.best_tier.rows.tolist() == [1]
-    assert found.rows.tolist() == [0, 1, 2]
+    assert found.rows.tolist() == [1]
+    assert all_tiers(found).rows.tolist() == [0, 1, 2]
     assert [cluster.place(a_pod(f"p{i}", cpu="1", labels={"app": "web"})) for i in range(5)] == [
         *["n1"] * 4,
         "n2",
     ]
-    assert found_for(cluster, a_pod("q")).best_tier is None
+    assert found_for(cluster, a_pod("q")).whole_class is None
 
 
 def test_classes_of_tiers_stay_while_their_rows_do():
@@ -203,9 +203,9 @@ def test_classes_of_tiers_stay_while_their_rows_do():
     first = found_for(cluster, pod)
     cluster.add(a_node("n0", cpu="8", labels={ZONE: "c"}))
     again = found_for(cluster, pod)
-    assert again.best_tier.pod_class is first.best_tier.pod_class
+    assert again.pod_class is first.pod_class
     cluster.add(a_node("n3", cpu="4", labels={ZONE: "a"}))
-    assert found_for(cluster, pod).best_tier.rows.tolist() == [1, 3]
+    assert found_for(cluster, pod).rows.tolist() == [1, 3]
 
 
 def test_few_classes_of_tiers_are_kept():
@@ -213,7 +213,7 @@ def test_few_classes_of_tiers_are_kept():
     pod = a_pod("p", labels={"app": "web"})
     for i in range(20):
         cluster.add(a_node(f"m{i}", cpu="4", labels={ZONE: "a"}))
-        known = found_for(cluster, pod).pod_class.known_tiers
+        known = found_for(cluster, pod).class_of_all_tiers.known_tiers
         assert len(known) <= 6
 
 
@@ -221,9 +221,9 @@ def test_a_nominated_pod_and_its_neighbours_evaluate_all_tiers():
     cluster = zoned_cluster()
     pod = a_pod("p", labels={"app": "web"}, status={"nominatedNodeName": "n0"})
     found = found_for(cluster, pod)
-    assert (found.best_tier, found.preselected_row) == (None, 0)
+    assert (found.whole_class, found.preselected_row) == (None, 0)
     cluster.world.nominations.set(cluster.world.pod_info(typed(pod)), "n0")
-    assert found_for(cluster, a_pod("q", labels={"app": "web"})).best_tier is None
+    assert found_for(cluster, a_pod("q", labels={"app": "web"})).whole_class is None
 
 
 def test_rejections_of_pods_in_full_tiers_are_cached():

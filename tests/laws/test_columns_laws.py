@@ -75,7 +75,7 @@ def decided(profile, pod, world):
     rows = found.rows
     if found.mask is None and found.pod_class.totals_complete:
         cached = found.pod_class.totals[rows]
-        if (dominant := found.pod_class.dominant_score) is not None:
+        if (dominant := found.pod_class.parts.dominant_score) is not None:
             cached = cached + dominant.scores_of(rows)
         again = total(score_rows(profile, found.outcomes, rows), len(rows))
         assert (cached == again).all(), "cached totals differ from computed ones"

@@ -204,7 +204,7 @@ def test_the_best_rows_equal_those_of_scoring_all_rows(seed):
             assert sorted(found.pod_class.best_rows()) == best.tolist()
         rows, sums = scored_rows(profile, found)
         assert np.arange(world.nodes.size)[rows][sums == sums.max()].tolist() == best.tolist()
-        compared += found.pod_class.dominant_score is not None
+        compared += found.pod_class.parts.dominant_score is not None
         anew = DecisionCache(profile).pod_class(pod_info, found.view)
         anew.refresh()
         assert (anew.feasible_mask == found.pod_class.feasible_mask).all()
