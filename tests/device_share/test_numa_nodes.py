@@ -151,9 +151,9 @@ async def test_the_score_is_that_of_the_numa_node_with_the_gpu(cluster):
 
     def score(pod):
         info = world.pod_info(typed(pod))
-        state = plugin.pre_filter(info, View(world, info, 0.0))
+        plan = plugin.pre_filter(info, View(world, info, 0.0))
         row = world.nodes.row_of["n"]
-        return int(plugin.score(state, slice(row, row + 1))[0])
+        return int(plan.score(slice(row, row + 1))[0])
 
     assert score(a_gpu_pod("p", 50, cpu="2")) < score(a_pod("q", cpu="2"))
 

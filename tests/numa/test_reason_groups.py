@@ -56,22 +56,22 @@ def world():
 def test_counted_reasons_are_those_of_each_node(world, cpu, labels):
     plugin = NodeNUMAResource()
     pod = world.pod_info(typed(a_bound_pod("p", cpu, labels=labels)))
-    state = plugin.pre_filter(pod, View(world, pod, 0.0))
+    plan = plugin.pre_filter(pod, View(world, pod, 0.0))
     every = world.nodes.rows
-    rows = every[plugin.filter_without_reservation(state, every) != 0]
+    rows = every[plan.filter_without_reservation(every) != 0]
     assert len(rows)
-    one_by_one = Counter(reason for row in rows.tolist() for reason in plugin.reasons(state, row))
-    assert plugin.count_reasons(state, rows) == one_by_one
-    groups = plugin.reason_groups(state, rows)
+    one_by_one = Counter(reason for row in rows.tolist() for reason in plan.reasons(row))
+    assert plan.count_reasons(rows) == one_by_one
+    groups = plan.reason_groups(rows)
     for group in set(groups.tolist()):
         alike = rows[groups == group].tolist()
-        assert len({plugin.reasons(state, row) for row in alike}) == 1
+        assert len({plan.reasons(row) for row in alike}) == 1
 
 
 def test_nodes_of_equal_states_are_one_group(world):
     plugin = NodeNUMAResource()
     pod = world.pod_info(typed(a_bound_pod("p", "20")))
-    state = plugin.pre_filter(pod, View(world, pod, 0.0))
+    plan = plugin.pre_filter(pod, View(world, pod, 0.0))
     rows = [world.nodes.row_of[f"{kind}-{n}"] for kind in ("empty", "unknown") for n in range(4)]
-    groups = plugin.reason_groups(state, np.array(rows, np.intp))
+    groups = plan.reason_groups(np.array(rows, np.intp))
     assert len(set(groups.tolist())) == 2

@@ -35,8 +35,8 @@ def world():
 def test_reserved_CPUs_are_free_for_owners_only(world, labels, equal, qos):
     plugin = NodeNUMAResource()
     pod = world.pod_info(typed(a_bound_pod("p", "4", qos=qos, labels=labels)))
-    state = plugin.pre_filter(pod, View(world, pod, 0.0))
+    plan = plugin.pre_filter(pod, View(world, pod, 0.0))
     rows = [world.nodes.row_of[name] for name in ("reserved", "empty")]
-    reserved, empty = plugin.score(state, np.array(rows, np.intp)).tolist()
+    reserved, empty = plan.score(np.array(rows, np.intp)).tolist()
     assert (reserved == empty) is equal
-    assert [plugin.filter_and_score_row(state, row)[1] for row in rows] == [reserved, empty]
+    assert [plan.score_row(row) for row in rows] == [reserved, empty]

@@ -36,9 +36,9 @@ NODE, SPREAD_NODE = "test-node-1", {names.NUMA_TOPOLOGY_POLICY: "Restricted"}
 
 def situation(found, row, reservation=""):
     """Return what the pod asks, and what it may use."""
-    state, ledger = found.prepared.state, found.world.numa
+    plan, ledger = found.prepared.plan, found.world.numa
     offer = ledger.offer(row, reservation)
-    return Situation(state.request, ledger.state(ledger.signature(row)), offer)
+    return Situation(plan.request, ledger.state(ledger.signature(row)), offer)
 
 
 @parity(FILE, "TestPlugin_PreFilter")
@@ -51,7 +51,7 @@ def test_pre_filter(record):
     assert found.prefilter == record.expected["want"]
     want = record.expected.get("wantState") or {}
     if "requests" in want:
-        request = found.prepared.state.request
+        request = found.prepared.plan.request
         assert dict(request.amounts) == {"cpu": milli(want["requests"]["cpu"])}
         assert request.bound == want.get("requestCPUBind", False)
         assert request.bind_policy == want.get(PREFERRED, "")
@@ -65,7 +65,7 @@ def test_filter(record):
     found = prepared(world_of(given), pod_of(given.get("state") or {}))
     assert found.filter(NODE) == want["want"]
     if expected := want["wantAllocationResult"]:
-        allocation = found.prepared.state.trial(0).allocation
+        allocation = found.prepared.plan.trial(0).allocation
         assert format_cpu_list(allocation.cpus) == expected.get("cpuSet", "")
         assert amount_fields(allocation.amounts) == expected.get("numaNodeResources", [])
 
@@ -109,13 +109,13 @@ def test_reserve(record):
     if found.prepared.skip:
         assert (want["want"], want["wantCPUSet"]) == ({"code": "Success"}, "")
         return
-    nominated = given["nominatedReservation"] and not found.prepared.state.ignores_reservations
+    nominated = given["nominatedReservation"] and not found.prepared.plan.ignores_reservations
     uid = RESERVATION if nominated else ""
     if given.get("numaAffinity"):
         # The record names the NUMA nodes; here they follow from what is free.
         trial = allocate_within(situation(found, 0, uid), mask_of(given["numaAffinity"]))
     else:
-        trial = found.prepared.state.trial(0, uid)
+        trial = found.prepared.plan.trial(0, uid)
     if trial.allocation is None:
         code = "UnschedulableAndUnresolvable" if trial.unresolvable else "Unschedulable"
         assert want["want"] == {"code": code, "reasons": list(trial.reasons)}
@@ -155,7 +155,7 @@ def test_the_best_numa_nodes_are_chosen(record):
     args = {"numaScoringStrategy": given["numaScoringStrategy"]}
     found = prepared(world, given["requestedPod"], args)
     assert found.filter(NODE) == {"code": "Success"}
-    mask = found.prepared.state.trials.alignment(0).mask
+    mask = found.prepared.plan.trials.alignment(0).mask
     assert list(members_of(mask)) == record.expected["wantAffinity"]
 
 
@@ -207,7 +207,7 @@ def test_the_CPUs_of_pods_are_taken_over(record):
     found = prepared(world, pod_of({"requestCPUBind": True, "numCPUsNeeded": 4}))
     pods = [world.nodes.pod(raw["metadata"]["uid"])[0] for raw in given["preAllocatablePods"]]
     assert len(pods) == record.expected["expectedRestoredUIDs"]
-    allocation = found.prepared.state.pre_allocation(0, pods).allocation
+    allocation = found.prepared.plan.pre_allocation(0, pods).allocation
     expected = record.expected["expectedMergedCPUs"]
     assert format_cpu_list(allocation.cpus) == (expected or "0-3")
 
@@ -237,7 +237,7 @@ def test_the_result_is_written(record):
     made = convert_object(given.get("pod") or given["reservation"], Pod)
     pod_info = world.pod_info(made, is_reserve_pod="reservation" in given)
     placement = Placement(pod_info, 0, NODE, {})
-    assert found.plugin.reserve(found.prepared.state, placement) is None
+    assert found.prepared.plan.reserve(placement) is None
     assert json.loads(placement.annotations[names.RESOURCE_STATUS]) == want["resourceStatus"]
     spec = json.loads(placement.annotations[names.RESOURCE_SPEC])
     assert spec == want.get("resourceSpec", spec)

@@ -14,7 +14,7 @@ from holdfast.api.koordinator_names import GPU
 from holdfast.api.reservation_names import AFFINITY
 from holdfast.api.scheme import PODS as PODS_KIND
 from holdfast.plugins import default_profiles
-from holdfast.plugins.node_numa_resource import state as numa_state
+from holdfast.plugins.node_numa_resource import allocator as numa_allocator
 from holdfast.plugins.pod_topology_spread import plugin as spreading
 from holdfast.plugins.pod_topology_spread.constraints import NO_CONSTRAINTS
 from holdfast.scheduler import preparation
@@ -185,7 +185,7 @@ class Meter:
     def __init__(self, monkeypatch):
         self.turns, self.began, self.calls, self.most = [], {}, Counter(), Counter()
         monkeypatch.setattr(preparation, "STEP_SECONDS", -1.0)  # each pause ends a step
-        monkeypatch.setattr(numa_state, "_FEW", 1)
+        monkeypatch.setattr(numa_allocator, "_FEW", 1)
         step, cycle = preparation.Preparations.step, scheduling.schedule_pod
         begin = preparation.Preparations.begin
 

@@ -1,6 +1,6 @@
 """NodeNUMAResource: CPUs of their own for pods, and NUMA nodes for their CPUs, memory and devices.
 
-Lives here: the plugin, its arguments, its state for pods that ask for the same, scores of whole
+Lives here: the plugin, its arguments, plans for pods that ask for the same, scores of whole
 nodes. May not live here: the ledger of CPUs and how CPUs are chosen (package ``numa``).
 """
 

@@ -17,16 +17,16 @@ from holdfast.numa.node_policies import merge_numa_policies
 from holdfast.numa.node_state import NodeState
 from holdfast.numa.policies import SINGLE_NUMA_NODE
 from holdfast.numa.trial import Situation, available_amounts
-from holdfast.plugins.node_numa_resource.state import NumaState
+from holdfast.plugins.node_numa_resource.row_trials import RowTrials
 
 MAX_STATES = 1_000
 """So many different states of nodes are examined; a second is enough for them."""
 Json = dict[str, Any]
 
 
-def explain_rows(state: NumaState, rows: Rows) -> Json:
+def explain_rows(plan: RowTrials, rows: Rows) -> Json:
     """Return what the pod needs, and what the closest of some rows and its reservations have."""
-    request, ledger = state.request, state.ledger
+    request, ledger = plan.request, plan.ledger
     signatures, first = np.unique(ledger.signatures()[rows], return_index=True)
     found = [
         (_fraction(Situation(request, ledger.state(signature))), int(row))
@@ -35,15 +35,15 @@ def explain_rows(state: NumaState, rows: Rows) -> Json:
         )
     ]
     best, row = max(found, key=lambda one: (one[0], -one[1]), default=(0.0, -1))
-    reservations = [] if state.match is None else state.match.slots.tolist()
+    reservations = [] if plan.match is None else plan.match.slots.tolist()
     return {
         "cpus": request.cpus if request.bound else None,
         "bindPolicy": request.bind_policy or None,
         "required": bool(request.required_policy),
         "numaPolicy": request.numa_policy or None,
         "requests": dict(request.amounts),
-        "closest": _node(state, row) if best > 0 else None,
-        "reservations": [_reservation(state, slot) for slot in reservations],
+        "closest": _node(plan, row) if best > 0 else None,
+        "reservations": [_reservation(plan, slot) for slot in reservations],
     }
 
 
@@ -64,20 +64,20 @@ def _fraction(on: Situation) -> float:
     return max(min(min(1.0, of.get(n, 0) / a) for n, a in needs.items()) for of in by_node.values())
 
 
-def _node(state: NumaState, row: int) -> Json:
+def _node(plan: RowTrials, row: int) -> Json:
     """Return what is free on a row, and how many CPUs are held by what."""
-    ledger = state.ledger
+    ledger = plan.ledger
     of, now = ledger.holdings(row) or NodeHoldings(), ledger.state(ledger.signature(row))
-    on = Situation(state.request, now)
+    on = Situation(plan.request, now)
     pods = list(of.pods.values())
     left = {uid: of.left_of(uid).cpus for uid in of.reservations}
     reserved = [
-        {"reservation": state.reservations.by_uid[uid].reservation.name, "cpus": cpus.bit_count()}
+        {"reservation": plan.reservations.by_uid[uid].reservation.name, "cpus": cpus.bit_count()}
         for uid, cpus in left.items()
-        if cpus and uid in state.reservations.by_uid
+        if cpus and uid in plan.reservations.by_uid
     ]
     return {
-        "node": state.nodes.names[row],
+        "node": plan.nodes.names[row],
         "freeCPUs": format_cpu_list(now.free),
         "free": now.free.bit_count(),
         "usable": on.usable(on.cpu.all).bit_count(),
@@ -87,7 +87,7 @@ def _node(state: NumaState, row: int) -> Json:
         "heldByPods": sum(one.allocation.cpus.bit_count() for one in pods),
         "reserved": sorted(reserved, key=lambda one: (-one["cpus"], one["reservation"])),
         "unavailable": of.topology.unavailable.bit_count(),
-        "numaPolicy": now.shape.policies.numa or state.request.numa_policy or None,
+        "numaPolicy": now.shape.policies.numa or plan.request.numa_policy or None,
         "numaNodes": _numa_nodes(on, now),
     }
 
@@ -105,15 +105,15 @@ def _numa_nodes(on: Situation, now: NodeState) -> list[Json]:
     ]
 
 
-def _reservation(state: NumaState, slot: int) -> Json:
+def _reservation(plan: RowTrials, slot: int) -> Json:
     """Return what a reservation that the pod may use has left, and why that does not do."""
-    info = state.reservations.at(slot)
-    row = int(state.reservations.columns.row[slot])
-    offer = state.ledger.offer(row, info.uid)
+    info = plan.reservations.at(slot)
+    row = int(plan.reservations.columns.row[slot])
+    offer = plan.ledger.offer(row, info.uid)
     return {
         "reservation": info.reservation.name,
-        "node": state.nodes.names[row],
+        "node": plan.nodes.names[row],
         "cpus": format_cpu_list(offer.cpus),
         "numaNodes": {str(node): dict(amounts) for node, amounts in offer.amounts},
-        "reasons": list(state.slot_reasons(slot)),
+        "reasons": list(plan.reservation_reasons(slot)),
     }

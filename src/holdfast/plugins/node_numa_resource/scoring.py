@@ -22,7 +22,7 @@ ExtraCpu = Callable[[AnyRows], Ints] | None
 """Returns how many millicores more than requested are in use on rows: amplified CPUs."""
 
 
-class NodeScorer:
+class WholeNodeScorer:
     """Scores rows for pods with one request.
 
     Held for the pod's own reservations does not count as requested.
