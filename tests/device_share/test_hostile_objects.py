@@ -31,7 +31,7 @@ from holdfast.framework.plugin import Placement
 from holdfast.framework.view import View
 from holdfast.framework.world import World
 from holdfast.plugins.device_share import DeviceShare
-from holdfast.plugins.device_share.state import DeviceState
+from holdfast.plugins.device_share.allocator import DeviceAllocator
 from holdfast.testing import a_pod
 
 DEEP = "[" * 20_000
@@ -106,16 +106,16 @@ def test_no_device_and_no_request_stops_the_plugin(listed, wanted, annotations, 
         )
     except (msgspec.ValidationError, BadRequest):
         return  # an informer leaves such an object out
-    state = plugin.pre_filter(pod, View(world, pod, 0.0))
-    if not isinstance(state, DeviceState):
+    plan = plugin.pre_filter(pod, View(world, pod, 0.0))
+    if not isinstance(plan, DeviceAllocator):
         return
-    (verdict,) = plugin.filter(state, np.array([0]))
-    plugin.score(state, np.array([0]))
+    (verdict,) = plan.filter(np.array([0]))
+    plan.score(np.array([0]))
     if verdict:
-        assert plugin.reasons(state, 0)
+        assert plan.reasons(0)
         return
     placement = Placement(pod, 0, "n", {})
-    assert plugin.reserve(state, placement) is None
+    assert plan.reserve(placement) is None
     if placement.annotations.get(names.DEVICE_ALLOCATED):
         used = world.device_share.state(world.device_share.signature(0)).used
         assert used == world.device_share.use_of("p")

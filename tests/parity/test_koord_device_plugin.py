@@ -11,7 +11,7 @@ from holdfast.device_share.node_devices import device_ids, inventory_of
 from holdfast.framework.plugin import Placement, PodChange
 from holdfast.framework.world import World
 from holdfast.plugins.device_share import DeviceShare
-from holdfast.plugins.device_share.state import DeviceState
+from holdfast.plugins.device_share.allocator import DeviceAllocator
 from parity.device_sharing import ALLOCATED, HINT, allocations, cached_state, device_object, use
 from parity.harness import parity
 from parity.reserving import ANY_OWNER, asking_for, reservation
@@ -111,9 +111,9 @@ def test_filter(record):
     prepared = desk.ask()
     assert agrees(prepared.filter(desk.name, desk.change), record.expected["want"])
     chosen = record.observed.get("allocations")
-    if chosen and isinstance(prepared.prepared.state, DeviceState):
+    if chosen and isinstance(prepared.prepared.plan, DeviceAllocator):
         row = desk.world.nodes.row_of[desk.name]
-        found = prepared.prepared.state.best(row, desk.change).allocations
+        found = prepared.prepared.plan.best(row, desk.change).allocations
         assert minors(found) == minors(allocations(chosen))
 
 
@@ -127,15 +127,15 @@ def test_reserve(record):
     if desk.victim is not None:
         desk.world.delete(desk.victim.pod)  # it is gone before a pod is reserved in its place
     prepared = desk.ask().prepared
-    state = prepared.state
-    if not isinstance(state, DeviceState):
+    plan = prepared.plan
+    if not isinstance(plan, DeviceAllocator):
         found = SUCCESS if prepared.reject is None else status(*refusal(prepared.reject))
         assert agrees(found, want["wantStatus"])
         return
     info = desk.world.pod_info(pod(record.input["pod"], uid="incoming"))
     placement = Placement(info, desk.world.nodes.row_of[desk.name], desk.name, {})
     placement.reservation = "uid-r" if record.input.get("reserved") else ""
-    rejected = desk.plugin.reserve(state, placement)
+    rejected = plan.reserve(placement)
     found = SUCCESS if rejected is None else status(*refusal(rejected))
     assert agrees(found, want["wantStatus"])
     if "allocationResult" in want:
@@ -156,8 +156,8 @@ def test_unreserve(record):
     ledger.enter("incoming", desk.name, use_of(allocations(result)))
     info = desk.world.pod_info(pod(record.input["pod"], uid="incoming"))
     world = desk.world
-    state = DeviceState(world.nodes, ledger, world.reservations, world.devices, None)
-    desk.plugin.unreserve(state, Placement(info, 0, desk.name, {}))
+    plan = DeviceAllocator(world.nodes, ledger, world.reservations, world.devices, None)
+    plan.unreserve(Placement(info, 0, desk.name, {}))
     assert ledger.use_of("incoming") == UNUSED
     for name, cache in (record.expected["wantCache"] or {}).items():
         state = ledger.state(ledger.signature(desk.world.nodes.row_of[name]))

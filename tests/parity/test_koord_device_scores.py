@@ -11,7 +11,7 @@ from holdfast.device_share.offers import Offer, restriction_of
 from holdfast.device_share.scoring import ScoringStrategy
 from holdfast.numa.policies import LEAST_ALLOCATED
 from holdfast.numa.trial import OF_RESERVATION
-from holdfast.plugins.device_share import DeviceShare
+from holdfast.plugins.device_share.allocator import DeviceAllocator
 from parity.device_sharing import allocations, asked_by, cached_state, use
 from parity.harness import parity
 
@@ -55,7 +55,7 @@ def test_score(record):
 @parity(FILE, "TestScoreExtension")
 def test_normalize(record):
     raw = np.array([float(one["score"]) for one in record.input["nodeScoreList"]])
-    found = DeviceShare().normalize_by_range(None, raw, raw.min(), raw.max())
+    found = DeviceAllocator(*[None] * 5).normalize_by_range(raw, raw.min(), raw.max())
     assert found.tolist() == [one["score"] for one in record.expected["want"]]
 
 

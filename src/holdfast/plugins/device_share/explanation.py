@@ -16,16 +16,16 @@ from holdfast.device_share.node_devices import NodeDevices
 from holdfast.device_share.pod_devices import PodDevices
 from holdfast.device_share.requests import RESOURCES, Amounts, DeviceRequest
 from holdfast.framework.plugin import Rows
-from holdfast.plugins.device_share.state import DeviceState
+from holdfast.plugins.device_share.row_searches import RowSearches
 
 MAX_STATES = 1_000
 """So many different states of nodes are examined; a second is enough for them."""
 Json = dict[str, Any]
 
 
-def explain_rows(state: DeviceState, rows: Rows) -> Json:
+def explain_rows(plan: RowSearches, rows: Rows) -> Json:
     """Return what the pod needs, and what the closest of some rows and its reservations have."""
-    ledger, asked = state.ledger, state.searches_for(frozenset()).asked
+    ledger, asked = plan.ledger, plan.searches_for(frozenset()).asked
     if not isinstance(asked, PodDevices):
         return {"requests": [], "closest": None, "reservations": []}
     signatures, first = np.unique(ledger.signatures()[rows], return_index=True)
@@ -37,14 +37,14 @@ def explain_rows(state: DeviceState, rows: Rows) -> Json:
         if signature != NO_DEVICE
     ]
     best = max(found, default=None)
-    slots = [] if state.match is None else state.match.slots.tolist()
+    slots = [] if plan.match is None else plan.match.slots.tolist()
     return {
         "requests": [
             {"type": one.type, "count": one.count, "amounts": _amounts(one.type, one.amounts)}
             for one in asked.requests
         ],
-        "closest": None if best is None else _node(state, asked, -best[-1]),
-        "reservations": [_reservation(state, slot) for slot in slots],
+        "closest": None if best is None else _node(plan, asked, -best[-1]),
+        "reservations": [_reservation(plan, slot) for slot in slots],
     }
 
 
@@ -63,9 +63,9 @@ def _fitting(devices: NodeDevices, asked: PodDevices, request: DeviceRequest) ->
     return 0 if isinstance(found, DeviceRejection) else len(found.free)
 
 
-def _node(state: DeviceState, asked: PodDevices, row: int) -> Json:
+def _node(plan: RowSearches, asked: PodDevices, row: int) -> Json:
     """Return the devices of a row of the types that the pod needs, and what is left of each."""
-    ledger, node = state.ledger, state.nodes.names[row]
+    ledger, node = plan.ledger, plan.nodes.names[row]
     devices = ledger.state(ledger.signature(row))
     holders = ledger.holders_on(node)
     reserved = {uid: holders.remaining(uid) for uid in holders.reservations}
@@ -84,7 +84,7 @@ def _node(state: DeviceState, asked: PodDevices, row: int) -> Json:
                 "type": request.type,
                 "minor": minor,
                 "left": _amounts(request.type, left),
-                "reserved": _reserved(state, reserved, request.type, minor),
+                "reserved": _reserved(plan, reserved, request.type, minor),
             }
             for request in asked.requests
             for minor, left in devices.free(request.type).items()
@@ -93,21 +93,21 @@ def _node(state: DeviceState, asked: PodDevices, row: int) -> Json:
 
 
 def _reserved(
-    state: DeviceState, remaining: dict[str, DeviceUse], kind: str, minor: int
+    plan: RowSearches, remaining: dict[str, DeviceUse], kind: str, minor: int
 ) -> list[Json]:
     """Return what reservations keep of a device beside their owners."""
     found = []
     for uid, use in remaining.items():
         for _, _, amounts in use.within(frozenset(((kind, minor),))).amounts:
-            name = state.reservations.name_of(uid)
+            name = plan.reservations.name_of(uid)
             found.append({"reservation": name, "amounts": _amounts(kind, amounts)})
     return found
 
 
-def _reservation(state: DeviceState, slot: int) -> Json:
+def _reservation(plan: RowSearches, slot: int) -> Json:
     """Return what a reservation that the pod may use has left, and why that does not do."""
-    info = state.reservations.at(slot)
-    _, remaining = state.ledger.offer(info.uid, info.node)
+    info = plan.reservations.at(slot)
+    _, remaining = plan.ledger.offer(info.uid, info.node)
     return {
         "reservation": info.reservation.name,
         "node": info.node,
@@ -115,7 +115,7 @@ def _reservation(state: DeviceState, slot: int) -> Json:
             {"type": kind, "minor": minor, "left": _amounts(kind, amounts)}
             for kind, minor, amounts in remaining.amounts
         ],
-        "reasons": list(state.of_reservation(slot).reasons),
+        "reasons": list(plan.reservation_reasons(slot)),
     }
 
 
