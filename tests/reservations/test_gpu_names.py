@@ -10,7 +10,6 @@ from holdfast.engine.invariants import check_invariants, invariant_violations
 from holdfast.framework.plugin import NO_CHANGE, PodChange
 from holdfast.framework.view import View
 from holdfast.framework.world import World
-from holdfast.plugins.reservation import ReservationPlugin
 from holdfast.testing import a_node, a_pod, a_reservation, typed
 from reservations.test_row_fit import check_rows, play, state_of
 from soak_size import SEED, rounds
@@ -102,7 +101,7 @@ def test_a_row_alone_equals_all_rows_and_changes_equal_the_world_after_them(seed
     """Other schedulers bind pods with any allocations, so nodes may be overcommitted here."""
     random = Random(seed)
     world = a_gpu_world(random, all_names(400), overcommitted=True)
-    plugin, standing = ReservationPlugin({}), []
+    standing = []
     for number in range(8):
         pod = a_random_gpu_owner(random, f"p{number}")
         state = state_of(world, pod)
@@ -113,8 +112,8 @@ def test_a_row_alone_equals_all_rows_and_changes_equal_the_world_after_them(seed
         after = world.fork()
         for gone in removed[row]:
             after.delete(gone.pod)
-        asked = plugin.filter(state, state.match.rows, PodChange(removed=removed)).tolist()
-        assert asked == plugin.filter(state_of(after, pod), state.match.rows).tolist()
+        asked = state.filter(state.match.rows, PodChange(removed=removed)).tolist()
+        assert asked == state_of(after, pod).filter(state.match.rows).tolist()
         pod_info = world.pod_info(typed(pod))
         for chosen in world.match(pod_info).slots.tolist():
             info = world.reservations.at(chosen)
