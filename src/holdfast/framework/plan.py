@@ -104,11 +104,19 @@ class NodeFilter(PodPlan):
         """Return the number of rows per reason; all of them are rejected.
 
         For speed: without it ``reasons`` is called for each of thousands of rows, unless there is
-        only one reason.
+        only one reason or there are ``reason_groups``.
         """
         if self.reason:
             return {self.reason: len(rows)}
-        return Counter(reason for row in rows.tolist() for reason in self.reasons(row))
+        groups = self.reason_groups(rows)
+        if groups is None:
+            return Counter(reason for row in rows.tolist() for reason in self.reasons(row))
+        counts = Counter[str]()
+        _, first, sizes = np.unique(groups, return_index=True, return_counts=True)
+        for row, size in zip(rows[first].tolist(), sizes.tolist(), strict=True):
+            for reason in self.reasons(row):
+                counts[reason] += size
+        return counts
 
     def reason_groups(self, rows: AnyRows) -> NDArray[np.int64] | None:
         """Return a group number per row; rows of one group have the same reasons.

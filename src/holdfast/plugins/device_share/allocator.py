@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -96,16 +95,6 @@ class DeviceAllocator(RowSearches, NodeScorer, PreemptionRules, Reserver):
         if self.numa is not None:
             found = (found << _SIGNATURE_BITS) + self.numa.ledger.signatures()[rows]
         return found
-
-    def count_reasons(self, rows: Rows) -> Mapping[str, int]:
-        """Count the reasons of many rows."""
-        counts: Counter[str] = Counter()
-        groups = self.reason_groups(rows)
-        _, first, times = np.unique(groups, return_index=True, return_counts=True)
-        for row, count in zip(rows[first].tolist(), times.tolist(), strict=True):
-            for reason in self.reasons(row):
-                counts[reason] += count
-        return counts
 
     def explain(self, rows: Rows) -> Mapping[str, Any]:
         """Return what the pod lacks; on nodes that other plugins rejected first if these are all.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from functools import reduce
 from operator import or_
@@ -137,16 +136,6 @@ class NumaAllocator(RowTrials, NodeScorer, PreemptionRules, Reserver):
             for position, row in self._special_rows(rows):
                 groups[position] = -1 - row
         return groups
-
-    def count_reasons(self, rows: Rows) -> Mapping[str, int]:
-        """Count the reasons of many rows."""
-        counts: Counter[str] = Counter()
-        groups = self.reason_groups(rows)
-        _, first, times = np.unique(groups, return_index=True, return_counts=True)
-        for row, count in zip(rows[first].tolist(), times.tolist(), strict=True):
-            for reason in self.reasons(row):
-                counts[reason] += count
-        return counts
 
     def explain(self, rows: Rows) -> Mapping[str, Any]:
         """Return what the pod lacks; on nodes that other plugins rejected first if these are all.
