@@ -212,7 +212,7 @@ def sums_of(plugin, *, weight=1):
 
 
 @pytest.mark.parametrize("weight", [1, 2])
-def test_scores_per_pod_are_added_with_their_weight(weight):
+def test_scores_that_are_not_kept_are_added_with_their_weight(weight):
     table = named("T", Scope.DOMAIN, Tabled, scores=[9, 8, 7])
     assert sums_of(table, weight=weight) == [11 * weight, 22 * weight, 13 * weight]
     table.on = False

@@ -203,7 +203,7 @@ def test_classes_of_tiers_stay_while_their_rows_do():
     first = found_for(cluster, pod)
     cluster.add(a_node("n0", cpu="8", labels={ZONE: "c"}))
     again = found_for(cluster, pod)
-    assert again.pod_class is first.pod_class
+    assert first.whole_class is not None and again.pod_class is first.pod_class
     cluster.add(a_node("n3", cpu="4", labels={ZONE: "a"}))
     assert found_for(cluster, pod).rows.tolist() == [1, 3]
 
