@@ -23,6 +23,7 @@ from holdfast.capacity.annotations import (
 from holdfast.capacity.gpu_names import NO_NAMES, converted_amounts, reserved_device_names
 from holdfast.capacity.operating_pods import owners_mistake
 from holdfast.capacity.owners import OwnerGroup
+from holdfast.columns.epochs import Epoch
 from holdfast.columns.hidden_reserve_pods import HiddenReservePods
 from holdfast.columns.interner import ResourceNames
 from holdfast.columns.node_table import NodeTable
@@ -339,7 +340,7 @@ class ReservationMatcher:
             if len(self._hidden_pods) >= _MOST_MATCHES:
                 self._hidden_pods.clear()
                 # States that refer to a discarded object must be prepared again.
-                self._node_table.epochs.bump("layout")
+                self._node_table.epochs.bump(Epoch.LAYOUT)
             found = self._hidden_pods[key] = HiddenReservePods(self._node_table)
         columns = self._reservations.columns
         with_ports_or_volumes: dict[int, tuple[PodInfo, ...]] = {}

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from holdfast.api import resource_policy as names
 from holdfast.api.resource_policy import ResourcePolicy
 from holdfast.capacity.policies import Policy, PolicyUnit, compile_policy, means_the_same
+from holdfast.columns.epochs import Epoch
 from holdfast.columns.node_table import NodeTable
 from holdfast.columns.pod_info import PodInfo
 from holdfast.columns.selection import selected
@@ -96,7 +97,7 @@ class Policies:
         self.device_namespaces = frozenset(
             policy.object.namespace for policy in self._by_uid.values() if policy.caps_devices
         )
-        self._node_table.epochs.bump("policies")
+        self._node_table.epochs.bump(Epoch.POLICIES)
 
     def in_namespace(self, namespace: str) -> Collection[Policy]:
         """Return the policies of a namespace."""

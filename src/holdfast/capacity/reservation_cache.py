@@ -45,6 +45,7 @@ from holdfast.capacity.reservation_info import (
     holds_the_same,
 )
 from holdfast.capacity.reserved_resources import ReservedForPod
+from holdfast.columns.epochs import Epoch
 from holdfast.columns.hidden_reserve_pods import ReservePodShapes
 from holdfast.columns.interner import PODS
 from holdfast.columns.node_table import NodeTable
@@ -394,7 +395,7 @@ class ReservationCache:
     def _changed(self) -> None:
         """Invalidate what is cached about reservations and owners."""
         self._matcher.forget()
-        self._node_table.epochs.bump("reservations")
+        self._node_table.epochs.bump(Epoch.RESERVATIONS)
 
     def _allocate(
         self, pod_uid: str, allocations: Mapping[AllocationKey, AmountsByResource]

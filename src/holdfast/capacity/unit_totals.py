@@ -19,6 +19,7 @@ from holdfast.capacity.capped_devices import CappedDevices, KnownDevices, names_
 from holdfast.capacity.policies import Policy
 from holdfast.capacity.policy_cache import rows_of_unit
 from holdfast.columns.counters import Measure, OfClaims, PodSum
+from holdfast.columns.epochs import Epoch
 from holdfast.columns.interner import PODS, ResourceNames
 from holdfast.columns.node_table import NodeTable
 from holdfast.columns.pod_info import PodInfo
@@ -32,7 +33,7 @@ V = TypeVar("V")
 _MAX_COMBINATIONS = 1024
 _MAX_ENTRIES = 256
 _BITS = 32
-DEVICE_EPOCHS = ("classes", "awaited")
+DEVICE_EPOCHS = (Epoch.CLASSES, Epoch.AWAITED)
 """The epochs on which the counted devices depend."""
 _MAX_AMOUNT = 2**50
 """Larger requests are added up as this, so that no sum leaves int64."""

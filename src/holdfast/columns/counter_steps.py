@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Iterator
 
 from holdfast.columns.counters import PodSelectors
-from holdfast.columns.journal import Epochs
+from holdfast.columns.epochs import Epoch, Epochs
 from holdfast.columns.pod_placements import PodPlacements
 
 _PODS_A_STEP = 1000
@@ -31,10 +31,10 @@ class CounterSteps:
             return
         yield
         placements.begin_selector_keys(keys)
-        self._epochs.bump("labels")
+        self._epochs.bump(Epoch.LABELS)
         while not placements.has_groups_of(keys):
             placements.regroup(_PODS_A_STEP)
-            self._epochs.bump("labels")
+            self._epochs.bump(Epoch.LABELS)
             if not placements.has_groups_of(keys):
                 yield
 
@@ -78,4 +78,4 @@ class CounterSteps:
     def counters_dropped(self) -> None:
         """Make the counters again that are wanted next; results that read old ones are invalid."""
         self._made.clear()
-        self._epochs.bump("counters")
+        self._epochs.bump(Epoch.COUNTERS)

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from holdfast.columns.affinity_terms import AffinityTerm, AffinityTerms
 from holdfast.columns.counters import DomainCount, Eligible, SelectorCount
+from holdfast.columns.epochs import Epoch
 from holdfast.columns.existing_terms import ExistingTerm, TermRole
 from holdfast.columns.interner import Interner
 from holdfast.columns.journal import Journal
@@ -82,7 +83,7 @@ class HiddenReservePods:
     @property
     def mark(self) -> tuple[int, int]:
         """What a correction depends on: this version, and the labels of namespaces."""
-        return self.version, self.nodes.epochs["namespaces"]
+        return self.version, self.nodes.epochs[Epoch.NAMESPACES]
 
     def count(self, counter: SelectorCount) -> VisibleSelectorCount:
         """Return a counter without the hidden reserve pods."""

@@ -3,7 +3,7 @@
 Each row stores the sequence number of its last change, so a reader finds the rows that changed
 since with one comparison over a column. The last few rows are also kept in order, so that a reader
 that is one placement behind reads no arrays. A ``JournalReader`` reads several journals at once, a
-``DerivedColumn`` is recomputed from one. ``Epochs`` are versions of what is not bound to rows.
+``DerivedColumn`` is recomputed from one.
 """
 
 from __future__ import annotations
@@ -102,38 +102,6 @@ class Journal:
         copy._tail = self._tail.copy()
         copy._rowseq = self._rowseq.copy()
         copy._at = cells(copy._rowseq)
-        return copy
-
-
-class Epochs:
-    """Named version counters; ``stamp`` moves when any of them moves.
-
-    Compare ``stamp`` first: single names need to be compared only if it moved.
-    """
-
-    __slots__ = ("_of", "stamp")
-
-    def __init__(self) -> None:
-        self._of: dict[str, int] = {}
-        self.stamp = 0
-
-    def bump(self, name: str) -> None:
-        """Invalidate everything that depends on ``name``."""
-        self._of[name] = self._of.get(name, 0) + 1
-        self.stamp += 1
-
-    def __getitem__(self, name: str) -> int:
-        return self._of.get(name, 0)
-
-    def of(self, names: tuple[str, ...]) -> tuple[int, ...]:
-        """Return the versions of several names."""
-        return tuple(self._of.get(name, 0) for name in names)
-
-    def fork(self) -> Epochs:
-        """Return an independent copy."""
-        copy = Epochs()
-        copy._of = dict(self._of)
-        copy.stamp = self.stamp
         return copy
 
 

@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 from holdfast.api.node import Node, Taint
 from holdfast.api.quantity import milli, units
 from holdfast.columns.amounts import MAX_AMOUNT, Amounts
+from holdfast.columns.epochs import Epoch, Epochs
 from holdfast.columns.images import ImageIndex
 from holdfast.columns.interner import CPU, MEMORY, Interner, ResourceNames
-from holdfast.columns.journal import DerivedColumn, Epochs, Journal
+from holdfast.columns.journal import DerivedColumn, Journal
 from holdfast.columns.node_labels import Ids, LabelColumn, NodeLabels
 from holdfast.errors import BadRequest
 from holdfast.validation.list_limits import NODE_TREE, first_excess
@@ -134,9 +135,9 @@ class NodeRows:
             self.journal.log(row)
         had = () if old is None else old.status.images
         if self.images.change(row, had, node.status.images):
-            self.epochs.bump("images")
+            self.epochs.bump(Epoch.IMAGES)
         if new:
-            self.epochs.bump("nodes")
+            self.epochs.bump(Epoch.NODES)
         return row
 
     def set_additional_amounts(self, name: str, amounts: Mapping[str, int]) -> None:
@@ -184,7 +185,7 @@ class NodeRows:
         self.labels.clear(row)
         deleted = self.nodes[row]
         if deleted is not None and self.images.change(row, deleted.status.images, ()):
-            self.epochs.bump("images")
+            self.epochs.bump(Epoch.IMAGES)
         self.names[row] = ""
         self.nodes[row] = None
         self.alive[row] = False
@@ -194,7 +195,7 @@ class NodeRows:
         self.node_journal.log(row)
         self.device_journal.log(row)
         self.journal.log(row)
-        self.epochs.bump("nodes")
+        self.epochs.bump(Epoch.NODES)
 
     def _open(self, name: str) -> int:
         if self._free_rows:
@@ -231,7 +232,7 @@ class NodeRows:
             self.device_journal.grow(capacity)
             self.capacity = capacity
         self.derived_columns = {}
-        self.epochs.bump("layout")
+        self.epochs.bump(Epoch.LAYOUT)
 
     def _copy_nodes_to(self, copy: NodeRows) -> None:
         """Copy all nodes to a new, empty table."""

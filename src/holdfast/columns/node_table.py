@@ -18,6 +18,7 @@ from holdfast.columns.counters import (
     PodSum,
     SelectorCount,
 )
+from holdfast.columns.epochs import Epoch
 from holdfast.columns.existing_terms import ExistingTerm, ExistingTerms
 from holdfast.columns.interner import CPU, MEMORY, ResourceNames
 from holdfast.columns.journal import Journal
@@ -165,7 +166,7 @@ class NodeTable(NodeRows):
     def add_selector_keys(self, keys: frozenset[str]) -> None:
         """Include these label keys in label groups, because a selector uses them."""
         if self._placements.add_selector_keys(keys):
-            self.epochs.bump("labels")
+            self.epochs.bump(Epoch.LABELS)
 
     def add_selector_keys_in_steps(self, keys: frozenset[str]) -> Iterator[None]:
         """Do the same, with pauses in which the table may change."""
@@ -224,7 +225,7 @@ class NodeTable(NodeRows):
 
         found, dropped = self._placements.pod_sum(counter, key, make)
         if dropped:
-            self.epochs.bump("counters")
+            self.epochs.bump(Epoch.COUNTERS)
         return found
 
     @property
@@ -263,7 +264,7 @@ class NodeTable(NodeRows):
         """Set a namespace's labels; None deletes the namespace."""
         if self.namespaces.get(name) != labels:
             self._placements.relabel_namespace(name, labels)
-            self.epochs.bump("namespaces")
+            self.epochs.bump(Epoch.NAMESPACES)
 
     # --- nodes ------------------------------------------------------------------------------
 
@@ -302,7 +303,7 @@ class NodeTable(NodeRows):
                 if placed.pod_info.pod.status.start_time != pod_info.pod.status.start_time:
                     self.order_journal.log(row)
                 if self._is_relabelled(placed.pod_info, pod_info, row):
-                    self.epochs.bump("pod_labels")
+                    self.epochs.bump(Epoch.POD_LABELS)
                 if self._placements.confirm(placed, pod_info):
                     self.journal.log(placed.row)
                 self._unlogged += 1
@@ -365,12 +366,12 @@ class NodeTable(NodeRows):
     def _moved(self, pod_info: PodInfo, row: int, terms_version: int) -> None:
         """Log that a pod was added or removed; ``terms_version`` was the version before."""
         if self._placements.existing_terms.version != terms_version:
-            self.epochs.bump("existing_terms")
+            self.epochs.bump(Epoch.EXISTING_TERMS)
         self.journal.log(row)
         if pod_info.mounts:
             self.mount_journal.log(row)
             if pod_info.mounts.claims:
-                self.epochs.bump("mounts")
+                self.epochs.bump(Epoch.MOUNTS)
 
     # --- resources held by reservations -----------------------------------------------------
 

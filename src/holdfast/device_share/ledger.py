@@ -21,6 +21,7 @@ from holdfast.api.node import Node
 from holdfast.api.reservation import PENDING, Reservation
 from holdfast.api.shared_device import SharedDevices
 from holdfast.columns.claimants import LATEST, Claimant, claimant_of
+from holdfast.columns.epochs import Epoch
 from holdfast.columns.interner import Interner
 from holdfast.columns.node_table import NodeTable
 from holdfast.columns.pod_info import PodInfo
@@ -432,7 +433,7 @@ class DeviceShareLedger:
             self.on_dispute(uid)
         if bool(self) != self._known:
             self._known = not self._known
-            self._node_table.epochs.bump("shared_devices")
+            self._node_table.epochs.bump(Epoch.SHARED_DEVICES)
         row = self._node_table.row_of.get(node)
         self._offers.pop(node, None)
         if row is not None:

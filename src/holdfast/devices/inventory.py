@@ -18,6 +18,7 @@ from holdfast.api.meta import Object
 from holdfast.api.node import Node
 from holdfast.api.resource_names import DEVICE_CLASS_PREFIX
 from holdfast.cel import DeviceSelectors
+from holdfast.columns.epochs import Epoch
 from holdfast.columns.node_table import NodeTable
 from holdfast.devices.allocated_devices import AllocatedDevices
 from holdfast.devices.allocation_cache import AllocationCache
@@ -125,7 +126,7 @@ class Inventory:
             self.claim_changes += self.claims.upsert(obj)
             if obj.key in self._awaited:
                 del self._awaited[obj.key]
-                self._nodes.epochs.bump("awaited")
+                self._nodes.epochs.bump(Epoch.AWAITED)
         elif isinstance(obj, DeviceClass):
             self.classes.upsert(obj)
             self._classes_changed()
@@ -170,7 +171,7 @@ class Inventory:
     def _invalidate(self, node: str) -> None:
         """Invalidate the results of one node, or of all nodes."""
         if node == ALL_NODES:
-            self._nodes.epochs.bump("devices")
+            self._nodes.epochs.bump(Epoch.DEVICES)
         elif (row := self._nodes.row_of.get(node)) is not None:
             self._nodes.device_journal.log(row)
             self._nodes.journal.log(row)
@@ -178,7 +179,7 @@ class Inventory:
     def _classes_changed(self) -> None:
         self.allocation_cache.clear()
         self._nodes.resources.of_classes = self.classes.resource_names
-        self._nodes.epochs.bump("classes")
+        self._nodes.epochs.bump(Epoch.CLASSES)
 
 
 class Classes:

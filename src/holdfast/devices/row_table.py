@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.api.node import Node
+from holdfast.columns.epochs import Epoch
 from holdfast.columns.journal import FEW_ROWS, StaleRows
 from holdfast.columns.node_table import NodeTable
 from holdfast.devices.matching import Matcher
@@ -126,7 +127,7 @@ class RowTable:
         nodes = self._nodes
         return (
             self._cursor >= 0
-            and nodes.epochs["devices"] == self._devices
+            and nodes.epochs[Epoch.DEVICES] == self._devices
             and self._inventory.node_pools.slice_changes == self._slices
             and nodes.capacity == self._capacity
         )
@@ -214,7 +215,7 @@ class RowTable:
         Then devices of pools that nodes share have changed.
         """
         nodes = self._nodes
-        slices, devices = self._inventory.node_pools.slice_changes, nodes.epochs["devices"]
+        slices, devices = self._inventory.node_pools.slice_changes, nodes.epochs[Epoch.DEVICES]
         everything = self._cursor < 0 or slices != self._slices
         if nodes.capacity != self._capacity:
             self._capacity, everything = nodes.capacity, True

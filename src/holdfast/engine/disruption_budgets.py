@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from holdfast.api.labels import Selector, selector_or_nothing
 from holdfast.api.workloads import PodDisruptionBudget
+from holdfast.columns.epochs import Epoch
 from holdfast.columns.pod_info import PodInfo
 from holdfast.columns.ranked_pods import RankedPods, ReadValue
 from holdfast.columns.request_fit import SomeRows
@@ -47,7 +48,7 @@ class DisruptionBudgets:
 
     def refresh(self) -> None:
         """Read the budgets again if any of them changed."""
-        epoch = self._world.nodes.epochs["budgets"]
+        epoch = self._world.nodes.epochs[Epoch.BUDGETS]
         if self._seen == epoch:
             return
         self._seen = epoch

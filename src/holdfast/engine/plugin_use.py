@@ -6,6 +6,7 @@ from enum import Enum
 from functools import cache
 from typing import NamedTuple
 
+from holdfast.columns.epochs import Epoch
 from holdfast.engine.profile import Profile
 from holdfast.framework.former_contract import converted
 from holdfast.framework.plan import NodeFilter, NodeScorer, Tiers
@@ -101,7 +102,7 @@ class PluginUse:
         traits, enabled = plugin.traits, profile.enabled_points(plugin)
         self.plugin = plugin
         self.name = plugin.name
-        self.epochs: tuple[str, ...] = ("layout", *traits.epochs)
+        self.epochs: tuple[str, ...] = (Epoch.LAYOUT, *traits.epochs)
         self.pre_filter_enabled = enabled.pre_filters
         self.filter_order = enabled.filter_order
         self.filters = enabled.filters

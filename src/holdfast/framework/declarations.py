@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import fields
+from difflib import get_close_matches
 from typing import Any
 
+from holdfast.columns.epochs import Epoch
+from holdfast.framework.events import ActionType, EventResource
 from holdfast.framework.plan import NodeFilter, NodeScorer, PodPlan, Reserver, Tiers
 from holdfast.framework.plugin import Plugin
 from holdfast.framework.points import overrides
@@ -58,6 +61,8 @@ def _faults(plugin: object) -> Iterator[str]:
         return
     if not isinstance(plugin.traits, Traits):
         yield f"class {kind} has no traits: write `traits = Traits()` in it {hint}"
+        return
+    yield from _unknown_words(plugin.traits, kind)
     if not isinstance(plugin, PodPlan):
         for name, plan in _PLAN_METHODS.items():
             if callable(getattr(plugin, name, None)):
@@ -68,6 +73,21 @@ def _faults(plugin: object) -> Iterator[str]:
     yield from _point_faults(plugin, kind)
     for plan_class in plugin.plan_classes:
         yield from _plan_faults(plan_class)
+
+
+def _unknown_words(traits: Traits, kind: str) -> Iterator[str]:
+    """Describe misspelt epochs and events: nothing would ever be called for them."""
+    events = traits.events_to_register or {}
+    for what, names, words in (
+        ("epoch", traits.epochs, Epoch),
+        ("resource of events", events, EventResource),
+        ("action of events", [action for of in events.values() for action in of], ActionType),
+    ):
+        for name in names:
+            if name not in [*words]:
+                near = get_close_matches(name, [*words], 1)
+                advice = f"did you mean {near[0]!r}" if near else f"known are {', '.join(words)}"
+                yield f"class {kind}: {name!r} is no {what}: {advice}"
 
 
 def _point_faults(plugin: Plugin, kind: str) -> Iterator[str]:

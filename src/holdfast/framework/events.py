@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from enum import Enum
+from enum import Enum, StrEnum
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -10,8 +10,68 @@ import msgspec
 if TYPE_CHECKING:
     from holdfast.columns.pod_info import PodInfo
 
-WILDCARD = "*"
-POD_RESOURCES = ("AssignedPod", "UnschedulablePod", "Pod")
+
+class EventResource(StrEnum):
+    """What an event is about: a kind, in upstream's words. A plugin registers for some of them."""
+
+    POD = "Pod"
+    """To register for pods with and without a node; events have one of the next two."""
+    ASSIGNED_POD = "AssignedPod"
+    UNSCHEDULABLE_POD = "UnschedulablePod"
+    NODE = "Node"
+    NAMESPACE = "Namespace"
+    PERSISTENT_VOLUME = "PersistentVolume"
+    PERSISTENT_VOLUME_CLAIM = "PersistentVolumeClaim"
+    STORAGE_CLASS = "StorageClass"
+    CSI_NODE = "CSINode"
+    CSI_DRIVER = "CSIDriver"
+    CSI_STORAGE_CAPACITY = "CSIStorageCapacity"
+    VOLUME_ATTACHMENT = "VolumeAttachment"
+    RESOURCE_CLAIM = "ResourceClaim"
+    RESOURCE_SLICE = "ResourceSlice"
+    DEVICE_CLASS = "DeviceClass"
+    RESOURCE_QUOTA = "ResourceQuota"
+    POD_DISRUPTION_BUDGET = "PodDisruptionBudget"
+    SERVICE = "Service"
+    REPLICATION_CONTROLLER = "ReplicationController"
+    REPLICA_SET = "ReplicaSet"
+    STATEFUL_SET = "StatefulSet"
+    RESERVATION = "Reservation"
+    RESOURCE_POLICY = "ResourcePolicy"
+    DEVICE = "Device"
+    """Koordinator's object with the shared devices of a node."""
+    NODE_RESOURCE_TOPOLOGY = "NodeResourceTopology"
+    CLASSIC_RESOURCE_CLASS = "ClassicResourceClass"
+    CLASSIC_RESOURCE_CLAIM = "ClassicResourceClaim"
+    POD_SCHEDULING = "PodScheduling"
+    WILDCARD = "*"
+    """No change, only a request to try again."""
+
+
+class ActionType(StrEnum):
+    """What happened to the object of an event, in upstream's words."""
+
+    ADD = "Add"
+    DELETE = "Delete"
+    UPDATE = "Update"
+    """To register for every update; for pods and nodes also one that has no name below."""
+    UPDATE_NODE_ALLOCATABLE = "UpdateNodeAllocatable"
+    UPDATE_NODE_LABEL = "UpdateNodeLabel"
+    UPDATE_NODE_TAINT = "UpdateNodeTaint"
+    UPDATE_NODE_CONDITION = "UpdateNodeCondition"
+    UPDATE_NODE_ANNOTATION = "UpdateNodeAnnotation"
+    UPDATE_NODE_DECLARED_FEATURE = "UpdateNodeDeclaredFeature"
+    UPDATE_POD_LABEL = "UpdatePodLabel"
+    UPDATE_POD_SCALE_DOWN = "UpdatePodScaleDown"
+    UPDATE_POD_SCHEDULING_GATES_ELIMINATED = "UpdatePodSchedulingGatesEliminated"
+    UPDATE_POD_TOLERATION = "UpdatePodToleration"
+    UPDATE_POD_GENERATED_RESOURCE_CLAIM = "UpdatePodGeneratedResourceClaim"
+    UPDATE_POD_TERMINATING = "UpdatePodTerminating"
+    FORCE_ACTIVATE = "ForceActivate"
+
+
+WILDCARD = EventResource.WILDCARD
+POD_RESOURCES = (EventResource.ASSIGNED_POD, EventResource.UNSCHEDULABLE_POD, EventResource.POD)
 
 
 class QueueingStrategy(Enum):
@@ -28,9 +88,7 @@ class QueueingStrategy(Enum):
 class ClusterEvent(msgspec.Struct, frozen=True):
     """A change of the cluster: a resource, an action, and the object before and after.
 
-    The resource is a kind; for pods it is ``AssignedPod`` or ``UnschedulablePod`` (without a node).
-    Actions are ``Add``, ``Delete``, ``Update``, or the part that changed: ``UpdateNodeTaint``,
-    ``UpdatePodLabel`` and so on. The resource ``*`` is no change, only a request to try again.
+    ``resource`` is an EventResource, ``action`` an ActionType.
     """
 
     resource: str
@@ -46,7 +104,7 @@ class ClusterEvent(msgspec.Struct, frozen=True):
     @property
     def is_reservation_event(self) -> bool:
         """Whether the object is a reservation; its owners are tried again for any such event."""
-        return self.resource == "Reservation"
+        return self.resource == EventResource.RESERVATION
 
     def is_for_pod(self, pod: PodInfo) -> bool:
         """Return whether the object is this pod."""

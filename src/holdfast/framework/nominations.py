@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from holdfast.columns.epochs import Epoch
 from holdfast.columns.node_table import NodeTable
 from holdfast.columns.pod_info import PodInfo
 
@@ -247,7 +248,7 @@ class NominatedPodColumns:
         return column
 
     def _update_rows(self) -> None:
-        epoch = self._nodes.epochs["nodes"]
+        epoch = self._nodes.epochs[Epoch.NODES]
         if self._seen != epoch:
             self._seen = epoch
             rows = [self._nodes.row_of.get(node, -1) for node in self._node_names]
@@ -285,7 +286,7 @@ class NominatedOwnerRows:
             if self._rows:
                 self._stamp, self._row_of, self._rows = (), {}, Counter()
             return ()
-        stamp = (world.nodes.epochs["reservations"], world.nodes.epochs["nodes"])
+        stamp = (world.nodes.epochs[Epoch.RESERVATIONS], world.nodes.epochs[Epoch.NODES])
         changed = world.nominations.take_changed()
         if self._stamp != stamp:
             self._stamp, self._row_of, self._rows = stamp, {}, Counter()

@@ -16,6 +16,7 @@ import numpy as np
 
 from holdfast.api.node import Node
 from holdfast.api.pod import Pod
+from holdfast.columns.epochs import Epoch
 from holdfast.columns.node_table import NodeTable
 from holdfast.columns.pod_info import PodInfo
 from holdfast.framework.arguments import Args
@@ -195,7 +196,7 @@ class _Columnar(Plugin):
         self._plugin, self._plan = plugin, plan
         self._has_reads = _overrides(plugin, "reads")
         scope = Scope.ROW if self._has_reads else Scope.CLUSTER
-        self.traits = Traits(scope=scope, epochs=("pod_labels",), reads_outside_spec=True)
+        self.traits = Traits(scope=scope, epochs=(Epoch.POD_LABELS,), reads_outside_spec=True)
         self.plan_classes = (plan,)
 
     def reads(self, pod: PodInfo, view: View) -> Hashable:

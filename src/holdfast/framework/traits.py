@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
-from holdfast.framework.events import ClusterEvent
+from holdfast.framework.events import ActionType, ClusterEvent, EventResource
 
 
 class Scope(Enum):
@@ -70,12 +70,12 @@ class Traits:
         return (
             registered is None
             or _includes(registered.get(event.resource), event.action)
-            or (event.is_pod_event and _includes(registered.get("Pod"), event.action))
+            or (event.is_pod_event and _includes(registered.get(EventResource.POD), event.action))
         )
 
 
 def _includes(actions: tuple[str, ...] | None, action: str) -> bool:
     if actions is None:
         return False
-    every = not actions or ("Update" in actions and action.startswith("Update"))
+    every = not actions or (ActionType.UPDATE in actions and action.startswith(ActionType.UPDATE))
     return every or action in actions

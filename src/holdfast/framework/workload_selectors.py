@@ -19,6 +19,7 @@ from holdfast.api.labels import (
 )
 from holdfast.api.meta import Object
 from holdfast.api.workloads import ReplicaSet, ReplicationController, Service, StatefulSet
+from holdfast.columns.epochs import Epoch
 from holdfast.columns.node_table import NodeTable
 from holdfast.columns.pod_info import PodInfo
 from holdfast.errors import BadRequest, Invalid
@@ -66,7 +67,7 @@ class WorkloadSelectors:
                 self._owners[owner] = selector
         if old != selector:
             self._cached.clear()
-            self._nodes.epochs.bump("selectors")
+            self._nodes.epochs.bump(Epoch.SELECTORS)
 
     def of(self, pod: PodInfo) -> Selector:
         """Return the combined selector for a pod; EVERYTHING if there is none."""

@@ -22,6 +22,7 @@ from holdfast.capacity.recorded_allocations import DISPUTED, RecordedAllocations
 from holdfast.capacity.reservation_cache import ReservationCache
 from holdfast.capacity.reserve_pod import reserve_pod
 from holdfast.classic_dra.ledger import ClassicLedger
+from holdfast.columns.epochs import Epoch
 from holdfast.columns.node_table import NodeTable
 from holdfast.columns.pod_info import PodInfo
 from holdfast.columns.volumes import Volumes
@@ -174,7 +175,7 @@ class World:
                 self.nodes.set_namespace_labels(obj.name, None)
             case PodDisruptionBudget():
                 self.budgets.pop(obj.key, None)
-                self.nodes.epochs.bump("budgets")
+                self.nodes.epochs.bump(Epoch.BUDGETS)
         for ledger in self._ledgers_for(obj):
             ledger.delete(obj)
         if self._affects_amounts(type(obj)):
@@ -259,7 +260,7 @@ class World:
 
     def _upsert_budget(self, budget: PodDisruptionBudget) -> None:
         self.budgets[budget.key] = budget
-        self.nodes.epochs.bump("budgets")
+        self.nodes.epochs.bump(Epoch.BUDGETS)
         if (selector := budget.spec.selector) is not None:
             keys = (term.key for term in selector.match_expressions)
             self.nodes.add_selector_keys(frozenset((*selector.match_labels, *keys)))

@@ -22,6 +22,7 @@ from holdfast.api.node_resource_topology import NodeResourceTopology
 from holdfast.api.reservation import PENDING, Reservation
 from holdfast.columns.cells import Cells, cells
 from holdfast.columns.claimants import assumed_claimant, claimant_of
+from holdfast.columns.epochs import Epoch
 from holdfast.columns.interner import CPU, Interner
 from holdfast.columns.node_table import NodeTable
 from holdfast.columns.pod_info import PodInfo
@@ -45,8 +46,6 @@ from holdfast.numa.topology import NO_TOPOLOGY, NodeTopology, read_topology
 from holdfast.numa.trial import Situation
 
 log = logging.getLogger(__name__)
-EPOCH = "numa"
-"""Moves when ``concerns_all_pods`` changes."""
 RESTRICTED_POLICY = "Restricted"
 _MOST_SIGNATURES = 100_000
 """More than this many known states are forgotten; those in use get new numbers."""
@@ -315,7 +314,7 @@ class NumaLedger:
         before = bool(self._concerning)
         (self._concerning.add if concerns else self._concerning.discard)(name)
         if bool(self._concerning) != before:
-            self._nodes.epochs.bump(EPOCH)
+            self._nodes.epochs.bump(Epoch.NUMA)
 
     def _set_reservation(self, obj: Reservation) -> None:
         if not obj.active:

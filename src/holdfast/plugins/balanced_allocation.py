@@ -20,6 +20,7 @@ from holdfast.api.field_errors import duplicate, invalid
 from holdfast.api.resource_names import is_scalar
 from holdfast.capacity.reserved_resources import ReservedForPod
 from holdfast.columns.amounts import Amounts
+from holdfast.columns.epochs import Epoch
 from holdfast.columns.interner import CPU, MEMORY
 from holdfast.columns.journal import DerivedColumn
 from holdfast.columns.node_table import NodeTable
@@ -148,7 +149,7 @@ class BalancedAllocation(Plugin):
         self._names = tuple(names)
         self._scalars = any(map(is_scalar, names))
         if self._scalars:  # devices may serve them
-            self.traits = replace(self.traits, epochs=("classes", "devices"))
+            self.traits = replace(self.traits, epochs=(Epoch.CLASSES, Epoch.DEVICES))
 
     def reads(self, pod: PodInfo, view: View) -> Hashable:
         """Return the requests of the configured resources, and what is held for the pod."""

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from holdfast.api.pod import Pod
+from holdfast.columns.epochs import Epoch
 from holdfast.columns.images import Image
 from holdfast.columns.node_table import NodeTable
 from holdfast.columns.pod_info import PodInfo
@@ -37,7 +38,7 @@ class ImageScores(NodeScorer):
     def score(self, rows: AnyRows) -> RawScores:
         """Sum the image sizes, scaled by the share of nodes with the image, within limits."""
         nodes = self.nodes
-        version = (nodes.images.seq, nodes.epochs["nodes"])
+        version = (nodes.images.seq, nodes.epochs[Epoch.NODES])
         if self.seen != version or len(self.raw) != nodes.capacity:
             self.raw = self._compute()
             self.seen = version
@@ -64,7 +65,7 @@ class ImageLocality(Plugin):
     name = "ImageLocality"
     traits = Traits(
         scope=Scope.DOMAIN,
-        epochs=("images",),
+        epochs=(Epoch.IMAGES,),
         ignores_requests=True,
         comparable_plans=True,
         accepts_slices=True,

@@ -20,11 +20,13 @@ from holdfast.api.node_selection import (
     required_nodes,
 )
 from holdfast.api.pod import NodeAffinity, NodeSelectorTerm, Pod
+from holdfast.columns.epochs import Epoch
 from holdfast.columns.node_table import NodeTable
 from holdfast.columns.pod_info import PodInfo
 from holdfast.columns.selection import required_selected, term_selected, terms_selected
 from holdfast.errors import BadRequest, Invalid
 from holdfast.framework.arguments import Arguments, PluginArgs
+from holdfast.framework.events import ActionType, EventResource
 from holdfast.framework.plugin import (
     NO_CHANGE,
     AnyRows,
@@ -113,8 +115,8 @@ class NodeAffinityPlugin(Plugin):
     name = "NodeAffinity"
     traits = Traits(
         scope=Scope.NODE,
-        epochs=("nodes",),
-        events_to_register={"Node": ("Add", "UpdateNodeLabel")},
+        epochs=(Epoch.NODES,),
+        events_to_register={EventResource.NODE: (ActionType.ADD, ActionType.UPDATE_NODE_LABEL)},
         ignores_requests=True,
         accepts_slices=True,
     )
@@ -180,7 +182,7 @@ class NodeAffinityPlugin(Plugin):
             enforced = self._enforced is None or self._enforced.matches(labels, name)
             return enforced and required.matches(labels, name)
 
-        return event.resource == "Node" and fits(event.new) and not fits(event.old)
+        return event.resource == EventResource.NODE and fits(event.new) and not fits(event.old)
 
 
 def named_nodes(pod: Pod) -> frozenset[str] | None:

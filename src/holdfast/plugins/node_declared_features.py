@@ -11,6 +11,7 @@ import numpy as np
 from holdfast.api.pod import Pod
 from holdfast.columns.node_table import NodeTable
 from holdfast.columns.pod_info import PodInfo
+from holdfast.framework.events import ActionType, EventResource
 from holdfast.framework.plugin import (
     NO_CHANGE,
     AnyRows,
@@ -55,8 +56,8 @@ class NodeDeclaredFeatures(Plugin):
     traits = Traits(
         scope=Scope.NODE,
         events_to_register={
-            "Node": ("Add", "UpdateNodeDeclaredFeature"),
-            "UnschedulablePod": (),
+            EventResource.NODE: (ActionType.ADD, ActionType.UPDATE_NODE_DECLARED_FEATURE),
+            EventResource.UNSCHEDULABLE_POD: (),
         },
         ignores_requests=True,
         accepts_slices=True,
@@ -77,9 +78,12 @@ class NodeDeclaredFeatures(Plugin):
 
     def queueing_hint(self, event: ClusterEvent, pod: PodInfo, view: View) -> bool:
         """Requeue if a node declares other features, or the pod needs others."""
-        if event.resource == "Node":
+        if event.resource == EventResource.NODE:
             old, new = event.old, event.new
-            if new is None or event.action not in ("Add", "UpdateNodeDeclaredFeature"):
+            if new is None or event.action not in (
+                ActionType.ADD,
+                ActionType.UPDATE_NODE_DECLARED_FEATURE,
+            ):
                 return False
             return old is None or old.status.declared_features != new.status.declared_features
         if event.is_for_pod(pod) and event.old is not None:

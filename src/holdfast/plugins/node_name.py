@@ -10,6 +10,7 @@ import numpy as np
 
 from holdfast.columns.node_table import NodeTable
 from holdfast.columns.pod_info import PodInfo
+from holdfast.framework.events import ActionType, EventResource
 from holdfast.framework.plugin import (
     NO_CHANGE,
     AnyRows,
@@ -49,7 +50,7 @@ class NodeName(Plugin):
     name = "NodeName"
     traits = Traits(
         scope=Scope.NODE,
-        events_to_register={"Node": ("Add",)},
+        events_to_register={EventResource.NODE: (ActionType.ADD,)},
         ignores_requests=True,
         accepts_slices=True,
     )

@@ -14,6 +14,7 @@ from holdfast.columns.hidden_reserve_pods import HiddenReservePods, hidden_with_
 from holdfast.columns.node_table import NodeTable
 from holdfast.columns.pod_info import PodInfo
 from holdfast.columns.ports import HostPort, count_conflicts, ports_conflict
+from holdfast.framework.events import ActionType, EventResource
 from holdfast.framework.plugin import (
     NO_CHANGE,
     AnyRows,
@@ -86,7 +87,10 @@ class NodePorts(Plugin):
     name = "NodePorts"
     traits = Traits(
         scope=Scope.ROW,
-        events_to_register={"Node": ("Add",), "Pod": ("Delete",)},
+        events_to_register={
+            EventResource.NODE: (ActionType.ADD,),
+            EventResource.POD: (ActionType.DELETE,),
+        },
         ignores_requests=True,
         accepts_slices=True,
     )
@@ -105,9 +109,9 @@ class NodePorts(Plugin):
 
     def queueing_hint(self, event: ClusterEvent, pod: PodInfo, view: View) -> bool:
         """Requeue if a node was added, or a pod deleted that used one of the ports."""
-        if event.resource == "Node":
-            return event.action == "Add"
-        if not event.is_pod_event or event.action != "Delete" or event.old is None:
+        if event.resource == EventResource.NODE:
+            return event.action == ActionType.ADD
+        if not event.is_pod_event or event.action != ActionType.DELETE or event.old is None:
             return False
         gone = view.world.pod_info(event.old)
         placed = gone.pod.spec.node_name or gone.pod.status.nominated_node_name

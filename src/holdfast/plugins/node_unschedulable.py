@@ -13,6 +13,7 @@ from holdfast.api.tolerations import NO_SCHEDULE, tolerated
 from holdfast.columns.cells import Cells, cells
 from holdfast.columns.node_table import NodeTable
 from holdfast.columns.pod_info import PodInfo
+from holdfast.framework.events import ActionType, EventResource
 from holdfast.framework.plugin import (
     NO_CHANGE,
     AnyRows,
@@ -56,7 +57,10 @@ class NodeUnschedulable(Plugin):
     name = "NodeUnschedulable"
     traits = Traits(
         scope=Scope.NODE,
-        events_to_register={"Node": ("Add", "UpdateNodeTaint"), "Pod": ("UpdatePodToleration",)},
+        events_to_register={
+            EventResource.NODE: (ActionType.ADD, ActionType.UPDATE_NODE_TAINT),
+            EventResource.POD: (ActionType.UPDATE_POD_TOLERATION,),
+        },
         ignores_requests=True,
         accepts_slices=True,
     )
@@ -77,9 +81,9 @@ class NodeUnschedulable(Plugin):
 
     def queueing_hint(self, event: ClusterEvent, pod: PodInfo, view: View) -> bool:
         """Requeue if a node is schedulable now, or the pod tolerates a cordon now."""
-        if event.resource == "Node":
+        if event.resource == EventResource.NODE:
             return _became_schedulable(event.old, event.new)
-        own = event.is_for_pod(pod) and event.action == "UpdatePodToleration"
+        own = event.is_for_pod(pod) and event.action == ActionType.UPDATE_POD_TOLERATION
         return own and tolerated(event.new.spec.tolerations, CORDON)
 
 

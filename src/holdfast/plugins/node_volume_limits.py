@@ -11,11 +11,13 @@ from numpy.typing import NDArray
 
 from holdfast.api.storage import CSINode
 from holdfast.api.volume_sources import CSIVolumeHandle
+from holdfast.columns.epochs import Epoch
 from holdfast.columns.hidden_reserve_pods import HiddenReservePods, hidden_with_ports_or_volumes
 from holdfast.columns.mounts import mounts_of
 from holdfast.columns.node_table import NodeTable
 from holdfast.columns.pod_info import PodInfo
 from holdfast.columns.volumes import Attachments, Volumes
+from holdfast.framework.events import ActionType, EventResource
 from holdfast.framework.plugin import (
     NO_CHANGE,
     AnyRows,
@@ -129,12 +131,12 @@ class NodeVolumeLimits(Plugin):
     name = "NodeVolumeLimits"
     traits = Traits(
         scope=Scope.DOMAIN,
-        epochs=("volumes",),
+        epochs=(Epoch.VOLUMES,),
         events_to_register={
-            "CSINode": ("Add", "Update"),
-            "AssignedPod": ("Delete",),
-            "PersistentVolumeClaim": ("Add",),
-            "VolumeAttachment": ("Delete",),
+            EventResource.CSI_NODE: (ActionType.ADD, ActionType.UPDATE),
+            EventResource.ASSIGNED_POD: (ActionType.DELETE,),
+            EventResource.PERSISTENT_VOLUME_CLAIM: (ActionType.ADD,),
+            EventResource.VOLUME_ATTACHMENT: (ActionType.DELETE,),
         },
         ignores_requests=True,
     )
@@ -168,17 +170,17 @@ class NodeVolumeLimits(Plugin):
     def queueing_hint(self, event: ClusterEvent, pod: PodInfo, view: View) -> bool:
         """Requeue for a higher limit, a detached volume, a deleted user or a claim of the pod."""
         match event.resource, event.action:
-            case "CSINode", "Add":
+            case EventResource.CSI_NODE, ActionType.ADD:
                 return True
-            case "CSINode", "Update":
+            case EventResource.CSI_NODE, ActionType.UPDATE:
                 return _grew(event.old, event.new)
-            case "PersistentVolumeClaim", "Add":
+            case EventResource.PERSISTENT_VOLUME_CLAIM, ActionType.ADD:
                 names = [claim.name for claim in pod.mounts.claims]
                 return event.new.namespace == pod.namespace and event.new.name in names
-            case "VolumeAttachment", "Delete":
+            case EventResource.VOLUME_ATTACHMENT, ActionType.DELETE:
                 drivers = {handle.driver for handle in pod.mounts.handles}
                 return bool(pod.mounts.persistent) or event.old.spec.attacher in drivers
-            case _, "Delete" if event.is_pod_event and event.old is not None:
+            case _, ActionType.DELETE if event.is_pod_event and event.old is not None:
                 placed = event.old.spec.node_name or event.old.status.nominated_node_name
                 mounts = mounts_of(event.old)
                 return bool(placed) and bool(mounts.claims or mounts.handles)

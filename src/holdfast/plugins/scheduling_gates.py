@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from holdfast.columns.pod_info import PodInfo
+from holdfast.framework.events import ActionType, EventResource
 from holdfast.framework.plugin import ClusterEvent, Code, Plugin, Reject, Traits
 from holdfast.framework.view import View
 
@@ -14,7 +15,9 @@ class SchedulingGates(Plugin):
     """Keep pods out of the queue while ``spec.schedulingGates`` is not empty."""
 
     name = "SchedulingGates"
-    traits = Traits(events_to_register={"Pod": ("UpdatePodSchedulingGatesEliminated",)})
+    traits = Traits(
+        events_to_register={EventResource.POD: (ActionType.UPDATE_POD_SCHEDULING_GATES_ELIMINATED,)}
+    )
 
     def __init__(self, _args: Mapping[str, Any]) -> None:
         pass
@@ -29,4 +32,7 @@ class SchedulingGates(Plugin):
 
     def queueing_hint(self, event: ClusterEvent, pod: PodInfo, view: View) -> bool:
         """Requeue the pod when it loses its last gate."""
-        return event.is_for_pod(pod) and event.action == "UpdatePodSchedulingGatesEliminated"
+        return (
+            event.is_for_pod(pod)
+            and event.action == ActionType.UPDATE_POD_SCHEDULING_GATES_ELIMINATED
+        )

@@ -16,6 +16,7 @@ from holdfast.columns.cells import Cells, cells
 from holdfast.columns.node_rows import TaintSet
 from holdfast.columns.node_table import NodeTable
 from holdfast.columns.pod_info import PodInfo
+from holdfast.framework.events import ActionType, EventResource
 from holdfast.framework.plugin import (
     NO_CHANGE,
     AnyRows,
@@ -107,7 +108,10 @@ class TaintToleration(Plugin):
     name = "TaintToleration"
     traits = Traits(
         scope=Scope.NODE,
-        events_to_register={"Node": ("Add", "UpdateNodeTaint"), "Pod": ("UpdatePodToleration",)},
+        events_to_register={
+            EventResource.NODE: (ActionType.ADD, ActionType.UPDATE_NODE_TAINT),
+            EventResource.POD: (ActionType.UPDATE_POD_TOLERATION,),
+        },
         ignores_requests=True,
         accepts_slices=True,
     )
@@ -129,9 +133,9 @@ class TaintToleration(Plugin):
 
     def queueing_hint(self, event: ClusterEvent, pod: PodInfo, view: View) -> bool:
         """Requeue if a node is tolerated now, or the pod has other tolerations."""
-        if event.resource == "Node":
+        if event.resource == EventResource.NODE:
             return _passes(event.new, pod) and not (event.old and _passes(event.old, pod))
-        return event.is_for_pod(pod) and event.action == "UpdatePodToleration"
+        return event.is_for_pod(pod) and event.action == ActionType.UPDATE_POD_TOLERATION
 
 
 def _passes(node: Node | None, pod: PodInfo) -> bool:

@@ -10,11 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.api.storage import READ_WRITE_ONCE_POD
+from holdfast.columns.epochs import Epoch
 from holdfast.columns.hidden_reserve_pods import HiddenReservePods, hidden_with_ports_or_volumes
 from holdfast.columns.mounts import Disk, disks_conflict, mounts_of
 from holdfast.columns.node_rows import Rows
 from holdfast.columns.node_table import NodeTable
 from holdfast.columns.pod_info import PodInfo
+from holdfast.framework.events import ActionType, EventResource
 from holdfast.framework.plugin import (
     NO_CHANGE,
     AnyRows,
@@ -134,11 +136,11 @@ class VolumeRestrictions(Plugin):
     name = "VolumeRestrictions"
     traits = Traits(
         scope=Scope.ROW,
-        epochs=("volumes", "mounts"),
+        epochs=(Epoch.VOLUMES, Epoch.MOUNTS),
         events_to_register={
-            "Node": ("Add",),
-            "AssignedPod": ("Delete",),
-            "PersistentVolumeClaim": ("Add",),
+            EventResource.NODE: (ActionType.ADD,),
+            EventResource.ASSIGNED_POD: (ActionType.DELETE,),
+            EventResource.PERSISTENT_VOLUME_CLAIM: (ActionType.ADD,),
         },
         ignores_requests=True,
         accepts_slices=True,
@@ -172,12 +174,12 @@ class VolumeRestrictions(Plugin):
 
     def queueing_hint(self, event: ClusterEvent, pod: PodInfo, view: View) -> bool:
         """Requeue if a node or claim was added, or a pod deleted that used its volumes."""
-        if event.resource == "Node":
-            return event.action == "Add"
-        if event.resource == "PersistentVolumeClaim":
-            of_namespace = event.action == "Add" and event.new.namespace == pod.namespace
+        if event.resource == EventResource.NODE:
+            return event.action == ActionType.ADD
+        if event.resource == EventResource.PERSISTENT_VOLUME_CLAIM:
+            of_namespace = event.action == ActionType.ADD and event.new.namespace == pod.namespace
             return of_namespace and event.new.name in pod.mounts.persistent
-        if not event.is_pod_event or event.action != "Delete" or event.old is None:
+        if not event.is_pod_event or event.action != ActionType.DELETE or event.old is None:
             return False
         if event.old.namespace != pod.namespace:
             return False

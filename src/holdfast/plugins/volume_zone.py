@@ -11,9 +11,11 @@ from numpy.typing import NDArray
 
 from holdfast.api.storage import PersistentVolume, PersistentVolumeClaim
 from holdfast.api.volume_migration import BETA_REGION, BETA_ZONE, REGION, ZONE
+from holdfast.columns.epochs import Epoch
 from holdfast.columns.node_table import NodeTable
 from holdfast.columns.pod_info import PodInfo
 from holdfast.columns.volumes import Volumes
+from holdfast.framework.events import ActionType, EventResource
 from holdfast.framework.plugin import (
     NO_CHANGE,
     AnyRows,
@@ -84,12 +86,12 @@ class VolumeZone(Plugin):
     name = "VolumeZone"
     traits = Traits(
         scope=Scope.NODE,
-        epochs=("volumes",),
+        epochs=(Epoch.VOLUMES,),
         events_to_register={
-            "Node": ("Add", "UpdateNodeLabel"),
-            "StorageClass": ("Add",),
-            "PersistentVolumeClaim": ("Add", "Update"),
-            "PersistentVolume": ("Add", "Update"),
+            EventResource.NODE: (ActionType.ADD, ActionType.UPDATE_NODE_LABEL),
+            EventResource.STORAGE_CLASS: (ActionType.ADD,),
+            EventResource.PERSISTENT_VOLUME_CLAIM: (ActionType.ADD, ActionType.UPDATE),
+            EventResource.PERSISTENT_VOLUME: (ActionType.ADD, ActionType.UPDATE),
         },
         ignores_requests=True,
         accepts_slices=True,
@@ -127,16 +129,16 @@ class VolumeZone(Plugin):
     def queueing_hint(self, event: ClusterEvent, pod: PodInfo, view: View) -> bool:
         """Requeue for node labels, volume zones, the pod's claims, classes that bind late."""
         match event.resource, event.action:
-            case "Node", "Add" | "UpdateNodeLabel":
+            case EventResource.NODE, ActionType.ADD | ActionType.UPDATE_NODE_LABEL:
                 return True
-            case "StorageClass", "Add":
+            case EventResource.STORAGE_CLASS, ActionType.ADD:
                 return bool(event.new.waits_for_first_consumer)
-            case "PersistentVolumeClaim", "Add" | "Update":
+            case EventResource.PERSISTENT_VOLUME_CLAIM, ActionType.ADD | ActionType.UPDATE:
                 of_namespace = event.new.namespace == pod.namespace
                 return of_namespace and event.new.name in pod.mounts.persistent
-            case "PersistentVolume", "Add":
+            case EventResource.PERSISTENT_VOLUME, ActionType.ADD:
                 return True
-            case "PersistentVolume", "Update":
+            case EventResource.PERSISTENT_VOLUME, ActionType.UPDATE:
                 return list(zones_of(event.old)) != list(zones_of(event.new))
         return False
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from holdfast.clock import Clock
 from holdfast.engine.profile import Profile
+from holdfast.framework.events import ActionType, EventResource
 from holdfast.framework.plugin import (
     ClusterEvent,
     Code,
@@ -265,7 +266,7 @@ class BindingCycle:
         self, placement: Placement, only: Callable[[QueuedPodInfo], bool] = lambda _: True
     ) -> None:
         deleted = with_node_name(placement.pod.pod, placement.node)
-        event = ClusterEvent("AssignedPod", "Delete", deleted, None)
+        event = ClusterEvent(EventResource.ASSIGNED_POD, ActionType.DELETE, deleted, None)
         self.result_handler.queue.requeue_for_event(event, self.call_runner.clock.monotonic(), only)
 
 

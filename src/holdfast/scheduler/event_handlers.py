@@ -23,6 +23,7 @@ from holdfast.capacity.operating_pods import operating_reservation
 from holdfast.capacity.reservation_info import holds_the_same
 from holdfast.columns.pod_info import PodInfo
 from holdfast.errors import HoldfastError
+from holdfast.framework.events import ActionType, EventResource
 from holdfast.framework.plugin import ClusterEvent
 from holdfast.framework.waiting_pods import REMOVED
 from holdfast.framework.world import World
@@ -80,16 +81,16 @@ class EventHandlers:
         if new is None:
             if old is not None:
                 self.world.delete(old)
-                self.notify_queue("Node", "Delete", old, None)
+                self.notify_queue(EventResource.NODE, ActionType.DELETE, old, None)
             return
         self.world.upsert(new)
         new = self.world.nodes.completed(new)
         if old is None:
-            self.notify_queue("Node", "Add", None, new)
+            self.notify_queue(EventResource.NODE, ActionType.ADD, None, new)
             return
         old = self.world.nodes.completed(old)
         for action in node_changes(old, new):
-            self.notify_queue("Node", action, old, new)
+            self.notify_queue(EventResource.NODE, action, old, new)
 
     def on_device_taint_rule(
         self, _kind: str, old: DeviceTaintRule | None, new: DeviceTaintRule | None
@@ -99,7 +100,7 @@ class EventHandlers:
             self.world.upsert(new)
         elif old is not None:
             self.world.delete(old)
-        self.notify_queue("ResourceSlice", "Update", None, None)
+        self.notify_queue(EventResource.RESOURCE_SLICE, ActionType.UPDATE, None, None)
 
     def handler_for(self, kind: str) -> Callable[[str, Object | None, Object | None], None]:
         """Return the handler of a kind whose objects are never in the queue."""
@@ -115,7 +116,9 @@ class EventHandlers:
             if changed is not None and before is not None:
                 after = self.world.node_given_amounts(changed)
                 if after is not None and after.status.allocatable != before.status.allocatable:
-                    self.notify_queue("Node", "UpdateNodeAllocatable", before, after)
+                    self.notify_queue(
+                        EventResource.NODE, ActionType.UPDATE_NODE_ALLOCATABLE, before, after
+                    )
 
         return handle
 
@@ -123,7 +126,7 @@ class EventHandlers:
         self.queue.delete(new.uid)
         self.world.upsert(new)
         if old is None or not old.spec.node_name:
-            self.notify_queue("AssignedPod", "Add", None, new)
+            self.notify_queue(EventResource.ASSIGNED_POD, ActionType.ADD, None, new)
             nominated = old is not None and old.status.nominated_node_name
             if nominated and ALLOCATED in new.metadata.annotations:
                 # The pod uses reserved resources: pods that were rejected because its nomination
@@ -131,8 +134,10 @@ class EventHandlers:
                 self.nomination_ended(self.world.pod_info(new), new.spec.node_name)
         else:
             for action in pod_changes(old, new):
-                before = self._as_believed(old) if action == "UpdatePodScaleDown" else old
-                self.notify_queue("AssignedPod", action, before, new)
+                before = (
+                    self._as_believed(old) if action == ActionType.UPDATE_POD_SCALE_DOWN else old
+                )
+                self.notify_queue(EventResource.ASSIGNED_POD, action, before, new)
         self._notify_of_acting_pod(old, new)
 
     def _notify_of_acting_pod(self, old: Pod | None, new: Pod) -> None:
@@ -142,7 +147,7 @@ class EventHandlers:
             return
         before = None if old is None else operating_reservation(old)
         if before is None or not holds_the_same(before, after):
-            self.notify_queue("Reservation", _action(before, after), before, after)
+            self.notify_queue(EventResource.RESERVATION, _action(before, after), before, after)
 
     def _on_unassigned_pod(self, old: Pod | None, new: Pod) -> None:
         if self.world.nodes.is_assumed(new.uid):
@@ -169,7 +174,9 @@ class EventHandlers:
             self.world.forget(new.uid)
             self.world.assume(pod_info, entry[1])
             before, after = self._as_assigned(old), self._as_assigned(new)
-            self.notify_queue("AssignedPod", "UpdatePodLabel", before, after)
+            self.notify_queue(
+                EventResource.ASSIGNED_POD, ActionType.UPDATE_POD_LABEL, before, after
+            )
 
     def _update_nomination(self, old: Pod | None, pod_info: PodInfo) -> str:
         """Store the pod's nominated node; return the node it is no longer nominated to, or "".
@@ -188,7 +195,9 @@ class EventHandlers:
 
     def nomination_ended(self, pod_info: PodInfo, node: str) -> None:
         """Requeue pods of no higher priority after a nomination, as after the deletion of a pod."""
-        deleted = ClusterEvent("AssignedPod", "Delete", with_node_name(pod_info.pod, node), None)
+        deleted = ClusterEvent(
+            EventResource.ASSIGNED_POD, ActionType.DELETE, with_node_name(pod_info.pod, node), None
+        )
         self.queue.requeue_for_event(
             deleted, self.now(),
             lambda queued: queued.uid != pod_info.uid
@@ -232,7 +241,7 @@ class EventHandlers:
         It may be a victim whose deletion itself helps no filter, such as one that used devices:
         these are free later. Still the preemptor waits no longer for its eviction.
         """
-        self.notify_queue("AssignedPod", "Delete", assigned, None)
+        self.notify_queue(EventResource.ASSIGNED_POD, ActionType.DELETE, assigned, None)
         for preemptor in self.world.evictions.preemptors_of(assigned.uid):
             self.queue.recheck_gate(preemptor, "AssignedPodDelete", self.now())
 
@@ -260,52 +269,52 @@ def with_node_name(pod: Pod, node: str) -> Pod:
     return msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, node_name=node))
 
 
-def node_changes(old: Node, new: Node) -> list[str]:
+def node_changes(old: Node, new: Node) -> list[ActionType]:
     """Return the actions of an update of a node, in upstream's order."""
-    changes = []
+    changes: list[ActionType] = []
     if old.spec.unschedulable and not new.spec.unschedulable:
-        changes.append("UpdateNodeTaint")
+        changes.append(ActionType.UPDATE_NODE_TAINT)
     if old.status.allocatable != new.status.allocatable:
-        changes.append("UpdateNodeAllocatable")
+        changes.append(ActionType.UPDATE_NODE_ALLOCATABLE)
     if old.metadata.labels != new.metadata.labels:
-        changes.append("UpdateNodeLabel")
-    if old.spec.taints != new.spec.taints and "UpdateNodeTaint" not in changes:
-        changes.append("UpdateNodeTaint")
+        changes.append(ActionType.UPDATE_NODE_LABEL)
+    if old.spec.taints != new.spec.taints and ActionType.UPDATE_NODE_TAINT not in changes:
+        changes.append(ActionType.UPDATE_NODE_TAINT)
     if _condition_states(old) != _condition_states(new):
-        changes.append("UpdateNodeCondition")
+        changes.append(ActionType.UPDATE_NODE_CONDITION)
     if old.metadata.annotations != new.metadata.annotations:
-        changes.append("UpdateNodeAnnotation")
+        changes.append(ActionType.UPDATE_NODE_ANNOTATION)
     if old.status.declared_features != new.status.declared_features:
-        changes.append("UpdateNodeDeclaredFeature")
+        changes.append(ActionType.UPDATE_NODE_DECLARED_FEATURE)
     return changes
 
 
 def _pod_events(old: Pod | None, new: Pod) -> list[ClusterEvent]:
     changes = [] if old is None else pod_changes(old, new)
-    return [ClusterEvent("UnschedulablePod", action, old, new) for action in changes]
+    return [ClusterEvent(EventResource.UNSCHEDULABLE_POD, action, old, new) for action in changes]
 
 
-def pod_changes(old: Pod, new: Pod) -> list[str]:
+def pod_changes(old: Pod, new: Pod) -> list[ActionType]:
     """Return the actions of an update of a pod; "Update" for other changes of spec or annotations.
 
     Other changes of the status are no action: our own PodScheduled condition would requeue the pod
     again and again.
     """
-    changes = []
+    changes: list[ActionType] = []
     if old.metadata.labels != new.metadata.labels:
-        changes.append("UpdatePodLabel")
+        changes.append(ActionType.UPDATE_POD_LABEL)
     if _requests_less(old, new):
-        changes.append("UpdatePodScaleDown")
+        changes.append(ActionType.UPDATE_POD_SCALE_DOWN)
     if old.spec.scheduling_gates and not new.spec.scheduling_gates:
-        changes.append("UpdatePodSchedulingGatesEliminated")
+        changes.append(ActionType.UPDATE_POD_SCHEDULING_GATES_ELIMINATED)
     if len(old.spec.tolerations) != len(new.spec.tolerations):
-        changes.append("UpdatePodToleration")
+        changes.append(ActionType.UPDATE_POD_TOLERATION)
     if old.status.resource_claim_statuses != new.status.resource_claim_statuses:
-        changes.append("UpdatePodGeneratedResourceClaim")
+        changes.append(ActionType.UPDATE_POD_GENERATED_RESOURCE_CLAIM)
     if old.terminating != new.terminating:
-        changes.append("UpdatePodTerminating")
+        changes.append(ActionType.UPDATE_POD_TERMINATING)
     plain = old.spec != new.spec or old.metadata.annotations != new.metadata.annotations
-    return changes or (["Update"] if plain else [])
+    return changes or ([ActionType.UPDATE] if plain else [])
 
 
 def _requests_less(old: Pod, new: Pod) -> bool:
@@ -324,7 +333,7 @@ def _condition_states(node: Node) -> dict[str, str]:
     return {c.type: c.status for c in node.status.conditions}
 
 
-def _action(old: Object | None, new: Object | None) -> str:
+def _action(old: Object | None, new: Object | None) -> ActionType:
     if old is None:
-        return "Add"
-    return "Delete" if new is None else "Update"
+        return ActionType.ADD
+    return ActionType.DELETE if new is None else ActionType.UPDATE

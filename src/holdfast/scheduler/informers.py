@@ -24,6 +24,7 @@ from holdfast.clock import Clock
 from holdfast.devices.features import without_claims
 from holdfast.errors import Forbidden, HoldfastError
 from holdfast.feature_gates import Feature, FeatureGates
+from holdfast.framework.events import EventResource
 from holdfast.repeated_log import Repeats
 from holdfast.scheduler.event_handlers import EventHandlers
 from holdfast.scheduler.reservation_handlers import ReservationEventHandlers
@@ -87,30 +88,45 @@ class SchedulerInformers:
             on_unreadable={scheme.RESERVATIONS: reservations.on_unreadable},
         )
         handled: list[tuple[Resource[Any], Any]] = [
-            (scheme.NAMESPACES, handlers.handler_for("Namespace")),
+            (scheme.NAMESPACES, handlers.handler_for(EventResource.NAMESPACE)),
             (scheme.NODES, handlers.on_node),
-            (scheme.NODE_RESOURCE_TOPOLOGIES, handlers.handler_for("NodeResourceTopology")),
-            (scheme.DEVICE_CLASSES, handlers.handler_for("DeviceClass")),
-            (scheme.RESOURCE_SLICES, handlers.handler_for("ResourceSlice")),
+            (
+                scheme.NODE_RESOURCE_TOPOLOGIES,
+                handlers.handler_for(EventResource.NODE_RESOURCE_TOPOLOGY),
+            ),
+            (scheme.DEVICE_CLASSES, handlers.handler_for(EventResource.DEVICE_CLASS)),
+            (scheme.RESOURCE_SLICES, handlers.handler_for(EventResource.RESOURCE_SLICE)),
             (scheme.DEVICE_TAINT_RULES, handlers.on_device_taint_rule),
-            (scheme.RESOURCE_CLAIMS, handlers.handler_for("ResourceClaim")),
-            (scheme.RESOURCE_QUOTAS, handlers.handler_for("ResourceQuota")),
+            (scheme.RESOURCE_CLAIMS, handlers.handler_for(EventResource.RESOURCE_CLAIM)),
+            (scheme.RESOURCE_QUOTAS, handlers.handler_for(EventResource.RESOURCE_QUOTA)),
             *[(resource, handlers.handler_for(resource.kind)) for resource in STORAGE],
-            (scheme.DISRUPTION_BUDGETS, handlers.handler_for("PodDisruptionBudget")),
-            (scheme.SERVICES, handlers.handler_for("Service")),
-            (scheme.REPLICATION_CONTROLLERS, handlers.handler_for("ReplicationController")),
-            (scheme.REPLICASETS, handlers.handler_for("ReplicaSet")),
-            (scheme.STATEFULSETS, handlers.handler_for("StatefulSet")),
-            (scheme.SHARED_DEVICES, handlers.handler_for("Device")),
+            (scheme.DISRUPTION_BUDGETS, handlers.handler_for(EventResource.POD_DISRUPTION_BUDGET)),
+            (scheme.SERVICES, handlers.handler_for(EventResource.SERVICE)),
+            (
+                scheme.REPLICATION_CONTROLLERS,
+                handlers.handler_for(EventResource.REPLICATION_CONTROLLER),
+            ),
+            (scheme.REPLICASETS, handlers.handler_for(EventResource.REPLICA_SET)),
+            (scheme.STATEFULSETS, handlers.handler_for(EventResource.STATEFUL_SET)),
+            (scheme.SHARED_DEVICES, handlers.handler_for(EventResource.DEVICE)),
             (scheme.RESERVATIONS, reservations.on_reservation),
-            (scheme.RESOURCE_POLICIES, handlers.handler_for("ResourcePolicy")),
+            (scheme.RESOURCE_POLICIES, handlers.handler_for(EventResource.RESOURCE_POLICY)),
             (scheme.PODS, handlers.on_pod),
         ]
         self._world = handlers.world
         self._classic_handlers: list[tuple[Callable[[ClassicResources], Resource[Any]], Any]] = [
-            (lambda found: found.classes, handlers.handler_for("ClassicResourceClass")),
-            (lambda found: found.claims, handlers.handler_for("ClassicResourceClaim")),
-            (lambda found: found.pod_scheduling, handlers.handler_for("PodScheduling")),
+            (
+                lambda found: found.classes,
+                handlers.handler_for(EventResource.CLASSIC_RESOURCE_CLASS),
+            ),
+            (
+                lambda found: found.claims,
+                handlers.handler_for(EventResource.CLASSIC_RESOURCE_CLAIM),
+            ),
+            (
+                lambda found: found.pod_scheduling,
+                handlers.handler_for(EventResource.POD_SCHEDULING),
+            ),
         ]
         self._devices = devices
         self._handlers = [

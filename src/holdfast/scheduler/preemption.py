@@ -21,6 +21,7 @@ from holdfast.client.client import Client, PatchType
 from holdfast.clock import Clock
 from holdfast.columns.pod_info import PodInfo
 from holdfast.errors import NotFound
+from holdfast.framework.events import ActionType, EventResource
 from holdfast.framework.plugin import ClusterEvent, PostFilterResult
 from holdfast.framework.world import World
 from holdfast.scheduler.event_handlers import with_node_name
@@ -100,7 +101,9 @@ class PreemptionExecutor:
         else:
             self.world.evictions.requests_sent(preemptor.uid)
             # The victims may be deleted already: then no other event requeues the preemptor.
-            deleted = ClusterEvent("AssignedPod", "Delete", with_node_name(last.pod, node), None)
+            deleted = ClusterEvent(
+                EventResource.ASSIGNED_POD, ActionType.DELETE, with_node_name(last.pod, node), None
+            )
             self.queue.recheck_gate(preemptor.uid, deleted.label, self.clock.monotonic())
         self.durations.record(self.durations.now() - began, result)
 

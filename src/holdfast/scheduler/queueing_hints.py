@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Hashable, Mapping
 
+from holdfast.columns.epochs import Epoch
 from holdfast.columns.pod_info import PodInfo
 from holdfast.engine.decision import run_pre_enqueue_plugins
 from holdfast.engine.profile import Profile
@@ -123,7 +124,7 @@ class QueueingHints:
 
     def equivalence_epoch(self) -> int:
         """Return the epoch of the visible labels, on which ``equivalence_key`` depends."""
-        return self._world.nodes.epochs["labels"]
+        return self._world.nodes.epochs[Epoch.LABELS]
 
     def _reads_beyond_key(self, plugin: Plugin | None, pod_info: PodInfo) -> bool:
         if plugin is None:

@@ -16,6 +16,7 @@ from holdfast.capacity.resizing import shrinks
 from holdfast.client.response_decoding import UnreadableObject
 from holdfast.columns.pod_info import PodInfo
 from holdfast.errors import HoldfastError, aggregate_message
+from holdfast.framework.events import ActionType, EventResource
 from holdfast.framework.plugin import ClusterEvent
 from holdfast.scheduler.event_handlers import EventHandlers
 from holdfast.scheduler.resizing import Resizer
@@ -154,25 +155,32 @@ class ReservationEventHandlers:
         holds = new is not None and new.active
         if old is not None and held and not holds:
             # Resources become free, as when a pod is deleted.
-            self._handlers.notify_queue("AssignedPod", "Delete", reserve_pod(old), None)
+            self._handlers.notify_queue(
+                EventResource.ASSIGNED_POD, ActionType.DELETE, reserve_pod(old), None
+            )
         elif (
             new is not None
             and holds
             and not (old is not None and held and holds_the_same(old, new))
         ):
-            self._handlers.notify_queue("Reservation", "Update" if held else "Add", old, new)
+            self._handlers.notify_queue(
+                EventResource.RESERVATION, ActionType.UPDATE if held else ActionType.ADD, old, new
+            )
             self._notify_of_reserve_pod(new)
             if old is not None and held and shrinks(old, new):
-                self._handlers.notify_queue("AssignedPod", "Delete", reserve_pod(old), None)
+                self._handlers.notify_queue(
+                    EventResource.ASSIGNED_POD, ActionType.DELETE, reserve_pod(old), None
+                )
 
     def _notify_of_reserve_pod(self, reservation: Reservation) -> None:
         """Notify the queue of a reserve pod: as a new pod, and for its owners as a deleted one."""
         pod, rules = reserve_pod(reservation), compile_owners(reservation) or ()
-        self._handlers.notify_queue("AssignedPod", "Add", None, pod)
+        self._handlers.notify_queue(EventResource.ASSIGNED_POD, ActionType.ADD, None, pod)
         self._handlers.queue.requeue_for_event(
-            ClusterEvent("AssignedPod", "Delete", pod, None), self._handlers.now(),
+            ClusterEvent(EventResource.ASSIGNED_POD, ActionType.DELETE, pod, None),
+            self._handlers.now(),
             lambda queued: any(rule.owns(queued.pod_info.pod) for rule in rules),
-        )  # fmt: skip
+        )
 
 
 def _scheduling_changed(old: Reservation, new: Reservation) -> bool:

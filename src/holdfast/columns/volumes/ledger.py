@@ -25,6 +25,7 @@ from holdfast.api.storage import (
 )
 from holdfast.api.volume_migration import reachable_as_csi, zoned_plugin
 from holdfast.api.volume_sources import CSI_DRIVER_OF, CSIVolumeHandle, as_csi
+from holdfast.columns.epochs import Epoch
 from holdfast.columns.mounts import MountingPod
 from holdfast.columns.node_table import NodeTable
 from holdfast.columns.volumes.attachments import Attachments
@@ -276,7 +277,7 @@ class Volumes:
             self._bump()
 
     def _bump(self) -> None:
-        self._nodes.epochs.bump("volumes")
+        self._nodes.epochs.bump(Epoch.VOLUMES)
 
     def fork(self, nodes: NodeTable) -> Volumes:
         """Return an independent copy over a forked node table."""

@@ -13,7 +13,7 @@ from holdfast.classic_dra.claim_state import ClaimState, state_of
 from holdfast.classic_dra.ledger import ClassicLedger
 from holdfast.classic_dra.pod_claims import ClaimNotReady, PodClaim
 from holdfast.columns.pod_info import PodInfo
-from holdfast.framework.events import QueueingStrategy
+from holdfast.framework.events import ActionType, EventResource, QueueingStrategy
 from holdfast.framework.plugin import (
     ClusterEvent,
     Code,
@@ -47,11 +47,11 @@ class ClassicDynamicResources(Plugin):
         scope=Scope.CLUSTER,
         post_filter_without_plan=True,
         events_to_register={
-            hints.CLAIM: ("Add", "Update"),
-            hints.CLASS: ("Add", "Update"),
+            hints.CLAIM: (ActionType.ADD, ActionType.UPDATE),
+            hints.CLASS: (ActionType.ADD, ActionType.UPDATE),
             hints.NEGOTIATION: (),
-            "Node": hints.NODE_ACTIONS,
-            "UnschedulablePod": ("Update",),
+            EventResource.NODE: hints.NODE_ACTIONS,
+            EventResource.UNSCHEDULABLE_POD: (ActionType.UPDATE,),
         },
     )
     plan_classes = (Negotiation, ClaimReservation)
@@ -158,9 +158,9 @@ class ClassicDynamicResources(Plugin):
                 return hints.after_negotiation(event, pod.pod, ledger)
             case hints.CLASS:
                 return hints.after_class(event, pod.pod, ledger)
-            case "UnschedulablePod":
+            case EventResource.UNSCHEDULABLE_POD:
                 return hints.after_pod_change(event, pod.pod)
-            case "Node" if event.action in hints.NODE_ACTIONS:
+            case EventResource.NODE if event.action in hints.NODE_ACTIONS:
                 return QueueingStrategy.AFTER_BACKOFF
         return QueueingStrategy.SKIP
 

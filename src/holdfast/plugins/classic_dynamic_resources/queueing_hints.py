@@ -11,10 +11,10 @@ from holdfast.api.meta import Object
 from holdfast.api.pod import Pod
 from holdfast.classic_dra.ledger import ClassicLedger, is_owned
 from holdfast.classic_dra.pod_claims import unusable
-from holdfast.framework.events import ClusterEvent, QueueingStrategy
+from holdfast.framework.events import ActionType, ClusterEvent, EventResource, QueueingStrategy
 
 CLAIM, CLASS, NEGOTIATION = "ClassicResourceClaim", "ClassicResourceClass", "PodScheduling"
-NODE_ACTIONS = ("Add", "UpdateNodeLabel", "UpdateNodeTaint")
+NODE_ACTIONS = (ActionType.ADD, ActionType.UPDATE_NODE_LABEL, ActionType.UPDATE_NODE_TAINT)
 SKIP = QueueingStrategy.SKIP
 IMMEDIATELY = QueueingStrategy.IMMEDIATELY
 AFTER_BACKOFF = QueueingStrategy.AFTER_BACKOFF
@@ -30,9 +30,9 @@ def event_keys(event: ClusterEvent) -> Collection[Hashable] | None:
     """Return the keys of the pods that an event concerns; None: any pod."""
     obj: Any = event.new if event.new is not None else event.old
     match event.resource:
-        case "ClassicResourceClaim" | "PodScheduling":
+        case EventResource.CLASSIC_RESOURCE_CLAIM | EventResource.POD_SCHEDULING:
             return [(event.resource, obj.key)]
-        case "UnschedulablePod":
+        case EventResource.UNSCHEDULABLE_POD:
             return [(NEGOTIATION, obj.key)]
     return None
 

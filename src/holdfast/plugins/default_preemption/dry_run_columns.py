@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from holdfast.columns.epochs import Epoch
 from holdfast.columns.journal import FEW_ROWS, JournalReader
 from holdfast.columns.ranked_pods import NOT_STARTED, RankedPods
 from holdfast.columns.request_fit import SomeRows
@@ -230,7 +231,7 @@ class DryRunCache:
         self, priority: int, needs: RequiredResources, limits: Sequence[PodLimit] = ()
     ) -> DryRunColumns:
         """Return the refreshed dry runs for pods of a priority with these resources and limits."""
-        layout = self._world.nodes.epochs["layout"]
+        layout = self._world.nodes.epochs[Epoch.LAYOUT]
         if layout != self._layout:
             self._of, self._layout = {}, layout
         key = (priority, needs.amounts, needs.ignored_if_absent, *(limit.key for limit in limits))

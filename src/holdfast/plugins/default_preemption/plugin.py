@@ -18,6 +18,7 @@ from holdfast.engine.preemption import (
     preemption_refusal,
 )
 from holdfast.framework.arguments import Arguments, PluginArgs
+from holdfast.framework.events import ActionType, EventResource
 from holdfast.framework.extender import ExtenderPreemption
 from holdfast.framework.plugin import (
     Candidate,
@@ -51,7 +52,7 @@ class DefaultPreemption(Plugin):
     """Nominate the node with the cheapest victims, and name the victims."""
 
     name = NAME
-    traits = Traits(events_to_register={"Pod": ("Delete",)})
+    traits = Traits(events_to_register={EventResource.POD: (ActionType.DELETE,)})
 
     def __init__(self, args: Mapping[str, Any]) -> None:
         wrong = Arguments(self.name)

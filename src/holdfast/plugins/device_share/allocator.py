@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from holdfast.api.koordinator_names import DEVICE_ALLOCATED
 from holdfast.capacity.matching import ReservationMatch
 from holdfast.columns.claimants import assumed_claimant
+from holdfast.columns.epochs import Epoch
 from holdfast.device_share.allocation_annotation import allocations_text
 from holdfast.device_share.allocations import use_of
 from holdfast.framework.plugin import (
@@ -175,7 +176,7 @@ class DeviceAllocator(RowSearches, NodeScorer, PreemptionRules, Reserver):
 
     def prepare_rows(self) -> Iterator[None]:
         """Search what filter and score will read of all rows, with pauses; the world may change."""
-        reservations = self.nodes.epochs["reservations"]
+        reservations = self.nodes.epochs[Epoch.RESERVATIONS]
         yield from self.ledger.number_in_steps()
         if self.numa is not None:
             yield from self.numa.ledger.number_in_steps()
@@ -214,7 +215,7 @@ class DeviceAllocator(RowSearches, NodeScorer, PreemptionRules, Reserver):
         rows, epochs = match.rows.tolist(), self.nodes.epochs
         for begin in range(0, len(rows), _A_STEP):
             yield
-            if epochs["reservations"] != reservations:
+            if epochs[Epoch.RESERVATIONS] != reservations:
                 return
             for row in rows[begin : begin + _A_STEP]:
                 self.best(row)

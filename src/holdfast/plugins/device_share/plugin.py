@@ -10,12 +10,13 @@ from holdfast.api import koordinator_names as names
 from holdfast.api.pod import Pod
 from holdfast.api.reservation_names import IGNORED
 from holdfast.capacity.matching import ReservationMatch
+from holdfast.columns.epochs import Epoch
 from holdfast.columns.pod_info import PodInfo
 from holdfast.device_share.ledger import DeviceOptions
 from holdfast.errors import BadRequest
+from holdfast.framework.events import ActionType, EventResource
 from holdfast.framework.plugin import ClusterEvent, Code, Plugin, Reject, Scope, Skip, Traits
 from holdfast.framework.view import View
-from holdfast.numa.ledger import EPOCH as NUMA_EPOCH
 from holdfast.numa.pod_trials import PodTrials
 from holdfast.plugins.device_share import queueing_hints
 from holdfast.plugins.device_share.allocator import DeviceAllocator, DevicePreAllocator
@@ -40,13 +41,17 @@ class DeviceShare(Plugin):
     name = "DeviceShare"
     traits = Traits(
         scope=Scope.ROW,
-        epochs=("shared_devices", "reservations", "classes", NUMA_EPOCH),
+        epochs=(Epoch.SHARED_DEVICES, Epoch.RESERVATIONS, Epoch.CLASSES, Epoch.NUMA),
         events_to_register={
-            "Device": (),
-            "Node": ("Add", "UpdateNodeAllocatable", "UpdateNodeLabel"),
-            "AssignedPod": ("Delete",),
-            "UnschedulablePod": (),
-            "Reservation": (),
+            EventResource.DEVICE: (),
+            EventResource.NODE: (
+                ActionType.ADD,
+                ActionType.UPDATE_NODE_ALLOCATABLE,
+                ActionType.UPDATE_NODE_LABEL,
+            ),
+            EventResource.ASSIGNED_POD: (ActionType.DELETE,),
+            EventResource.UNSCHEDULABLE_POD: (),
+            EventResource.RESERVATION: (),
         },
         reads_outside_spec=True,
         comparable_plans=True,

@@ -7,6 +7,7 @@ from holdfast.api.requests import request_nanos
 from holdfast.columns.pod_info import PodInfo
 from holdfast.device_share.requests import device_resources
 from holdfast.errors import HoldfastError
+from holdfast.framework.events import ActionType, EventResource
 from holdfast.framework.plugin import ClusterEvent
 from holdfast.framework.view import View
 
@@ -14,11 +15,11 @@ from holdfast.framework.view import View
 def helps(event: ClusterEvent, pod: PodInfo, _view: View) -> bool:
     """Return whether an event that the plugin is registered for may help a pod."""
     match event.resource, event.action:
-        case "UnschedulablePod", _:
+        case EventResource.UNSCHEDULABLE_POD, _:
             return event.is_for_pod(pod)
-        case "AssignedPod", "Delete":
+        case EventResource.ASSIGNED_POD, ActionType.DELETE:
             return event.old is not None and _has_devices(event)
-        case "Device", "Delete":
+        case EventResource.DEVICE, ActionType.DELETE:
             return False
     return True
 

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.api.devices import ClaimConsumer, DeviceResult, ResourceClaim
+from holdfast.columns.epochs import Epoch
 from holdfast.columns.node_table import NodeTable
 from holdfast.columns.pod_info import PodInfo
 from holdfast.columns.ranked_pods import NO_POD_PRIORITY, ReadValue
@@ -144,7 +145,7 @@ def rank_users_in_steps(pod: PodInfo, nodes: NodeTable, inventory: Inventory) ->
 
 def _users_of_devices(nodes: NodeTable, inventory: Inventory) -> tuple[str, ReadValue, int]:
     """Return the arguments of ``RankedPods.values_of`` for pods that use devices."""
-    return "devices", partial(_uses_devices, nodes, inventory), nodes.epochs["classes"]
+    return "devices", partial(_uses_devices, nodes, inventory), nodes.epochs[Epoch.CLASSES]
 
 
 def _uses_devices(nodes: NodeTable, inventory: Inventory, pod: PodInfo) -> int:

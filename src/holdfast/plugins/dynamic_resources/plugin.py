@@ -16,6 +16,7 @@ from holdfast.columns.pod_info import PodInfo
 from holdfast.devices.claims import ClaimNotReady, claims_of_pod, has_room_for
 from holdfast.devices.inventory import Inventory
 from holdfast.framework.arguments import Arguments, PluginArgs
+from holdfast.framework.events import ActionType, EventResource
 from holdfast.framework.plugin import (
     ClusterEvent,
     Code,
@@ -49,7 +50,12 @@ NOT_SCHEDULABLE = "still not schedulable"
 RETRY_SECONDS = 1.0
 """When a pod is tried again that finds too many consumers of its claim in flight."""
 NO_RESERVED_CLAIMS = "reservations of ResourceClaims are not supported: remove resourceClaims"
-_NODE_EVENTS = ("Add", "UpdateNodeLabel", "UpdateNodeTaint", "UpdateNodeAllocatable")
+_NODE_EVENTS = (
+    ActionType.ADD,
+    ActionType.UPDATE_NODE_LABEL,
+    ActionType.UPDATE_NODE_TAINT,
+    ActionType.UPDATE_NODE_ALLOCATABLE,
+)
 
 
 class _Args(PluginArgs, frozen=True):
@@ -70,13 +76,13 @@ class DynamicResources(Plugin):
     traits = Traits(
         scope=Scope.CLUSTER,
         events_to_register={
-            "ResourceClaim": (),
-            "ResourceSlice": ("Add", "Update"),
-            "DeviceClass": ("Add", "Update"),
-            "Node": _NODE_EVENTS,
-            "Pod": ("UpdatePodGeneratedResourceClaim",),
-            "AssignedPod": ("Add", "Delete"),
-            "ResourceQuota": (),
+            EventResource.RESOURCE_CLAIM: (),
+            EventResource.RESOURCE_SLICE: (ActionType.ADD, ActionType.UPDATE),
+            EventResource.DEVICE_CLASS: (ActionType.ADD, ActionType.UPDATE),
+            EventResource.NODE: _NODE_EVENTS,
+            EventResource.POD: (ActionType.UPDATE_POD_GENERATED_RESOURCE_CLAIM,),
+            EventResource.ASSIGNED_POD: (ActionType.ADD, ActionType.DELETE),
+            EventResource.RESOURCE_QUOTA: (),
         },
     )
     plan_classes = (ClaimAllocation,)
@@ -195,21 +201,21 @@ class DynamicResources(Plugin):
     def queueing_hint(self, event: ClusterEvent, pod: PodInfo, view: View) -> bool:
         """Return whether the event may make the pod schedulable."""
         match event.resource:
-            case "ResourceClaim":
+            case EventResource.RESOURCE_CLAIM:
                 return self._claim_may_help(event, pod, view)
-            case "UnschedulablePod":
+            case EventResource.UNSCHEDULABLE_POD:
                 own = event.new is not None and event.new.uid == pod.pod.uid
                 return own and self._claims_not_ready(event.new, view) is None
-            case "AssignedPod" if event.action == "Delete":
+            case EventResource.ASSIGNED_POD if event.action == ActionType.DELETE:
                 return had_devices_in_flight(event.old, view)
-            case "AssignedPod":
+            case EventResource.ASSIGNED_POD:
                 return self._preempt_devices and may_be_evicted(event.new, pod, view)
-            case "Node":
+            case EventResource.NODE:
                 return event.action in _NODE_EVENTS
-            case "ResourceQuota":
+            case EventResource.RESOURCE_QUOTA:
                 return quota_may_have_room(event, pod, view)
-            case "DeviceClass" | "ResourceSlice":
-                return event.action in ("Add", "Update")
+            case EventResource.DEVICE_CLASS | EventResource.RESOURCE_SLICE:
+                return event.action in (ActionType.ADD, ActionType.UPDATE)
         return False
 
     def _claim_may_help(self, event: ClusterEvent, pod: PodInfo, view: View) -> bool:

@@ -8,6 +8,7 @@ from holdfast.api.node import Node
 from holdfast.api.pod import Pod
 from holdfast.columns.affinity_terms import AffinityTerm, read_affinity_terms
 from holdfast.columns.pod_info import PodInfo
+from holdfast.framework.events import ActionType, EventResource
 from holdfast.framework.plugin import ClusterEvent
 from holdfast.framework.view import View
 from holdfast.plugins.inter_pod_affinity.terms import (
@@ -19,10 +20,14 @@ from holdfast.plugins.inter_pod_affinity.terms import (
 
 def event_helps(event: ClusterEvent, pod: PodInfo, view: View) -> bool:
     """Return whether to requeue a pod that this plugin rejected."""
-    if event.resource == "Node":
-        relevant = event.action in ("Add", "UpdateNodeLabel")
+    if event.resource == EventResource.NODE:
+        relevant = event.action in (ActionType.ADD, ActionType.UPDATE_NODE_LABEL)
         return relevant and _node_helps(view, event.old, event.new)
-    if not event.is_pod_event or event.action not in ("Add", "UpdatePodLabel", "Delete"):
+    if not event.is_pod_event or event.action not in (
+        ActionType.ADD,
+        ActionType.UPDATE_POD_LABEL,
+        ActionType.DELETE,
+    ):
         return False
     if event.old is not None and event.is_for_pod(pod):
         return True

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from holdfast.columns.affinity_terms import AffinityTerm, AffinityTerms
 from holdfast.columns.counters import PodSelectors
+from holdfast.columns.epochs import Epoch
 from holdfast.columns.hidden_reserve_pods import AnyDomains, AnyTerm
 from holdfast.columns.node_table import NodeTable
 from holdfast.columns.pod_info import PodInfo
@@ -25,7 +26,7 @@ def no_pod_may_stay(nodes: NodeTable, counted: AffinityCount) -> PodLimit:
         ("anti_affinity", counted.pod_selectors),
         _without_pods(counted.domains),
         partial(_count, nodes, counted.pod_selectors, 1),
-        nodes.epochs["namespaces"],
+        nodes.epochs[Epoch.NAMESPACES],
         by_label_group=True,
     )
 
@@ -42,7 +43,7 @@ def one_pod_must_stay(nodes: NodeTable, counted: AffinityCount, *, first: bool) 
         ("affinity", counted.pod_selectors),
         _with_pods(counted.domains, first=first),
         partial(_count, nodes, counted.pod_selectors, -1),
-        nodes.epochs["namespaces"],
+        nodes.epochs[Epoch.NAMESPACES],
         by_label_group=True,
         requires_pods=True,
     )

@@ -8,12 +8,14 @@ from itertools import chain
 from typing import Any
 
 from holdfast.api.field_errors import invalid
+from holdfast.columns.epochs import Epoch
 from holdfast.columns.existing_terms import TermRole
 from holdfast.columns.hidden_reserve_pods import AnyDomains, AnyTerm
 from holdfast.columns.node_labels import LabelColumn
 from holdfast.columns.node_table import NodeTable
 from holdfast.columns.pod_info import PodInfo
 from holdfast.framework.arguments import Arguments, PluginArgs
+from holdfast.framework.events import ActionType, EventResource
 from holdfast.framework.plugin import (
     ClusterEvent,
     Code,
@@ -50,11 +52,19 @@ class InterPodAffinity(Plugin):
     name = "InterPodAffinity"
     traits = Traits(
         scope=Scope.DOMAIN,
-        epochs=("counters", "existing_terms", "namespaces"),
+        epochs=(Epoch.COUNTERS, Epoch.EXISTING_TERMS, Epoch.NAMESPACES),
         events_to_register={
-            "Node": ("Add", "UpdateNodeLabel"),
-            "AssignedPod": ("Add", "UpdatePodLabel", "Delete"),
-            "UnschedulablePod": ("Add", "UpdatePodLabel", "Delete"),
+            EventResource.NODE: (ActionType.ADD, ActionType.UPDATE_NODE_LABEL),
+            EventResource.ASSIGNED_POD: (
+                ActionType.ADD,
+                ActionType.UPDATE_POD_LABEL,
+                ActionType.DELETE,
+            ),
+            EventResource.UNSCHEDULABLE_POD: (
+                ActionType.ADD,
+                ActionType.UPDATE_POD_LABEL,
+                ActionType.DELETE,
+            ),
         },
         ignores_requests=True,
         comparable_plans=True,

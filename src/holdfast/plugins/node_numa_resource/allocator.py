@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from holdfast.api.koordinator_names import RESOURCE_SPEC, RESOURCE_STATUS
 from holdfast.capacity.matching import ReservationMatch
+from holdfast.columns.epochs import Epoch
 from holdfast.columns.interner import CPU
 from holdfast.framework.plugin import (
     NO_CHANGE,
@@ -260,7 +261,7 @@ class NumaAllocator(RowTrials, NodeScorer, PreemptionRules, Reserver):
 
     def prepare_rows(self) -> Iterator[None]:
         """Try what filter and score will read of all rows, with pauses; the world may change."""
-        reservations = self.nodes.epochs["reservations"]
+        reservations = self.nodes.epochs[Epoch.RESERVATIONS]
         yield from self.ledger.number_in_steps()
         known = (self.ledger.generation, self.ledger.signature_count)
         if known[0] == self._tried[0] and known[1] <= self._tried[1] + _FEW:
@@ -273,7 +274,7 @@ class NumaAllocator(RowTrials, NodeScorer, PreemptionRules, Reserver):
             if self._generation != self.ledger.generation:
                 return
             self._try(unknown[begin : begin + _FEW])
-        if self.nodes.epochs["reservations"] == reservations:
+        if self.nodes.epochs[Epoch.RESERVATIONS] == reservations:
             yield from self._try_rows_in_steps(reservations)
         self._tried = known
 
@@ -293,7 +294,7 @@ class NumaAllocator(RowTrials, NodeScorer, PreemptionRules, Reserver):
             yield
             if (self._generation, reservations) != (
                 self.ledger.generation,
-                self.nodes.epochs["reservations"],
+                self.nodes.epochs[Epoch.RESERVATIONS],
             ):
                 return
             for row in listed[begin : begin + _FEW]:

@@ -13,12 +13,13 @@ from holdfast.api.koordinator_names import (
 )
 from holdfast.api.reservation_names import IGNORED
 from holdfast.capacity.matching import ReservationMatch
+from holdfast.columns.epochs import Epoch
 from holdfast.columns.interner import PODS
 from holdfast.columns.pod_info import PodInfo
 from holdfast.errors import BadRequest
+from holdfast.framework.events import ActionType, EventResource
 from holdfast.framework.plugin import ClusterEvent, Code, Plugin, Reject, Scope, Skip, Traits
 from holdfast.framework.view import View
-from holdfast.numa.ledger import EPOCH
 from holdfast.numa.numa_amounts import Strategy
 from holdfast.numa.pod_request import NOT_INTEGER
 from holdfast.numa.pod_trials import NumaOptions
@@ -36,13 +37,18 @@ class NodeNUMAResource(Plugin):
     name = "NodeNUMAResource"
     traits = Traits(
         scope=Scope.ROW,
-        epochs=(EPOCH, "reservations"),
+        epochs=(Epoch.NUMA, Epoch.RESERVATIONS),
         events_to_register={
-            "NodeResourceTopology": (),
-            "Node": ("Add", "UpdateNodeLabel", "UpdateNodeAnnotation", "UpdateNodeAllocatable"),
-            "AssignedPod": ("Delete", "UpdatePodScaleDown"),
-            "UnschedulablePod": (),
-            "Reservation": (),
+            EventResource.NODE_RESOURCE_TOPOLOGY: (),
+            EventResource.NODE: (
+                ActionType.ADD,
+                ActionType.UPDATE_NODE_LABEL,
+                ActionType.UPDATE_NODE_ANNOTATION,
+                ActionType.UPDATE_NODE_ALLOCATABLE,
+            ),
+            EventResource.ASSIGNED_POD: (ActionType.DELETE, ActionType.UPDATE_POD_SCALE_DOWN),
+            EventResource.UNSCHEDULABLE_POD: (),
+            EventResource.RESERVATION: (),
         },
         reads_outside_spec=True,
         accepts_slices=True,
@@ -100,9 +106,9 @@ class NodeNUMAResource(Plugin):
 
     def queueing_hint(self, event: ClusterEvent, pod: PodInfo, view: View) -> bool:
         """Requeue if CPUs or devices may be free, or the pod or another object here changes."""
-        if event.resource == "UnschedulablePod":
+        if event.resource == EventResource.UNSCHEDULABLE_POD:
             return event.is_for_pod(pod)
-        if event.resource == "AssignedPod" and not view.world.numa.concerns_all_pods:
+        if event.resource == EventResource.ASSIGNED_POD and not view.world.numa.concerns_all_pods:
             return event.old is not None and may_have_held(event.old)
         return self.traits.registers(event)
 

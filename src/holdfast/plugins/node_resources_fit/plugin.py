@@ -14,9 +14,11 @@ from holdfast.api.resource_names import is_extended, is_scalar
 from holdfast.capacity.reservation_cache import ReservationCache
 from holdfast.capacity.reserved_resources import freed_capacity
 from holdfast.columns.amounts import RequestedAmounts
+from holdfast.columns.epochs import Epoch
 from holdfast.columns.interner import CPU, MEMORY, PODS, ResourceNames
 from holdfast.columns.pod_info import PodInfo
 from holdfast.columns.request_fit import InsufficientResource, RequestFit, short_bits
+from holdfast.framework.events import ActionType, EventResource
 from holdfast.framework.plugin import (
     NO_CHANGE,
     AnyRows,
@@ -182,11 +184,11 @@ class NodeResourcesFit(Plugin):
     name = "NodeResourcesFit"
     traits = Traits(
         scope=Scope.ROW,
-        epochs=("classes",),
+        epochs=(Epoch.CLASSES,),
         events_to_register={
-            "Node": ("Add", "UpdateNodeAllocatable"),
-            "Pod": ("Delete", "UpdatePodScaleDown"),
-            "DeviceClass": ("Add", "Update"),
+            EventResource.NODE: (ActionType.ADD, ActionType.UPDATE_NODE_ALLOCATABLE),
+            EventResource.POD: (ActionType.DELETE, ActionType.UPDATE_POD_SCALE_DOWN),
+            EventResource.DEVICE_CLASS: (ActionType.ADD, ActionType.UPDATE),
         },
         accepts_slices=True,
     )
@@ -198,7 +200,7 @@ class NodeResourcesFit(Plugin):
         self._scalars = any(scalar for _, _, scalar in self._scored)
         self._ignores = bool(self._args.ignored or self._args.ignored_groups)
         if self._scalars:  # devices may serve them
-            self.traits = replace(self.traits, epochs=("classes", "devices"))
+            self.traits = replace(self.traits, epochs=(Epoch.CLASSES, Epoch.DEVICES))
 
     def reads(self, pod: PodInfo, view: View) -> Hashable:
         """Return the request, and the rows where a reservation may provide it."""
@@ -248,12 +250,12 @@ class NodeResourcesFit(Plugin):
         """Requeue for more allocatable, a pod deleted or shrunk, or a device class."""
         names = view.nodes.resources
         asked = {names[resource]: amount for resource, amount in pod.request}
-        if event.resource == "Node":
+        if event.resource == EventResource.NODE:
             backs = view.world.devices.device_class_for
             return hints.node_helps(asked, event.old, event.new, lambda n: backs(n) is not None)
-        if event.resource == "DeviceClass":
+        if event.resource == EventResource.DEVICE_CLASS:
             return hints.class_helps(asked, event.old, event.new)
-        if event.resource not in ("AssignedPod", "UnschedulablePod"):
+        if event.resource not in (EventResource.ASSIGNED_POD, EventResource.UNSCHEDULABLE_POD):
             return False
         return hints.pod_helps(pod.pod, asked, event.old, event.new)
 

@@ -7,17 +7,28 @@ from collections.abc import Mapping, Sequence
 from holdfast.api.node import Node
 from holdfast.api.pod import Pod
 from holdfast.columns.pod_info import PodInfo
+from holdfast.framework.events import ActionType, EventResource
 from holdfast.framework.plugin import ClusterEvent
 from holdfast.plugins.pod_topology_spread.constraints import Constraint
 
-NODE_ACTIONS = ("Add", "Delete", "UpdateNodeLabel", "UpdateNodeTaint")
-POD_ACTIONS = ("Add", "Delete", "UpdatePodLabel", "UpdatePodToleration")
+NODE_ACTIONS = (
+    ActionType.ADD,
+    ActionType.DELETE,
+    ActionType.UPDATE_NODE_LABEL,
+    ActionType.UPDATE_NODE_TAINT,
+)
+POD_ACTIONS = (
+    ActionType.ADD,
+    ActionType.DELETE,
+    ActionType.UPDATE_POD_LABEL,
+    ActionType.UPDATE_POD_TOLERATION,
+)
 Hard = Sequence[Constraint]
 
 
 def may_help(event: ClusterEvent, pod: PodInfo) -> bool:
     """Return whether an event may help the pod, whatever its constraints: those are costly."""
-    if event.resource == "Node":
+    if event.resource == EventResource.NODE:
         return event.action in NODE_ACTIONS
     if not event.is_pod_event or event.action not in POD_ACTIONS:
         return False
@@ -26,7 +37,7 @@ def may_help(event: ClusterEvent, pod: PodInfo) -> bool:
 
 def event_helps(event: ClusterEvent, pod: PodInfo, hard: Hard) -> bool:
     """Return whether to requeue a pod that this plugin rejected, if the event may help it."""
-    if event.resource == "Node":
+    if event.resource == EventResource.NODE:
         return _node_matters(event.old, event.new, hard)
     pods = [other for other in (event.old, event.new) if other is not None]
     if len(pods) == 2:

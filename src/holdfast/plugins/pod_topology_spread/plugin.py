@@ -11,8 +11,10 @@ from holdfast.api.node_selection import required_nodes
 from holdfast.api.pod import Pod
 from holdfast.columns.affinity_terms import PodSelector
 from holdfast.columns.counters import PodSelectors
+from holdfast.columns.epochs import Epoch
 from holdfast.columns.pod_info import PodInfo
 from holdfast.errors import BadRequest, Invalid
+from holdfast.framework.events import EventResource
 from holdfast.framework.plugin import (
     ClusterEvent,
     Code,
@@ -63,11 +65,11 @@ class PodTopologySpread(Plugin):
     name = "PodTopologySpread"
     traits = Traits(
         scope=Scope.DOMAIN,
-        epochs=("counters", "selectors"),
+        epochs=(Epoch.COUNTERS, Epoch.SELECTORS),
         events_to_register={
-            "Node": NODE_ACTIONS,
-            "AssignedPod": POD_ACTIONS,
-            "UnschedulablePod": POD_ACTIONS,
+            EventResource.NODE: NODE_ACTIONS,
+            EventResource.ASSIGNED_POD: POD_ACTIONS,
+            EventResource.UNSCHEDULABLE_POD: POD_ACTIONS,
         },
         reads_outside_spec=True,  # Services and the pod's owner decide the default selector
         ignores_requests=True,

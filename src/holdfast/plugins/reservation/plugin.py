@@ -19,9 +19,11 @@ from holdfast.capacity.matching import (
 from holdfast.capacity.operating_pods import ACTING_POLICY, owners_mistake
 from holdfast.capacity.reservation_info import ReservationInfo
 from holdfast.capacity.reserved_resources import NOTHING_FREED, freed_capacity
+from holdfast.columns.epochs import Epoch
 from holdfast.columns.pod_info import PodInfo
 from holdfast.columns.selection import required_selected
 from holdfast.errors import BadRequest
+from holdfast.framework.events import ActionType, EventResource
 from holdfast.framework.former_contract import PreFilterResult, PreFilterState
 from holdfast.framework.plugin import (
     NO_CHANGE,
@@ -83,12 +85,21 @@ class ReservationPlugin:
     name: ClassVar[str] = "Reservation"
     traits: ClassVar[Traits] = Traits(
         scope=Scope.DOMAIN,
-        epochs=("reservations", "nodes", "classes"),
+        epochs=(Epoch.RESERVATIONS, Epoch.NODES, Epoch.CLASSES),
         events_to_register={
-            "Node": ("Add", "UpdateNodeAllocatable", "UpdateNodeLabel"),
-            "AssignedPod": ("Add", "Delete", "UpdatePodLabel", "UpdatePodScaleDown"),
-            "UnschedulablePod": (),
-            "Reservation": (),
+            EventResource.NODE: (
+                ActionType.ADD,
+                ActionType.UPDATE_NODE_ALLOCATABLE,
+                ActionType.UPDATE_NODE_LABEL,
+            ),
+            EventResource.ASSIGNED_POD: (
+                ActionType.ADD,
+                ActionType.DELETE,
+                ActionType.UPDATE_POD_LABEL,
+                ActionType.UPDATE_POD_SCALE_DOWN,
+            ),
+            EventResource.UNSCHEDULABLE_POD: (),
+            EventResource.RESERVATION: (),
         },
         reads_outside_spec=True,
         comparable_plans=True,
@@ -359,9 +370,12 @@ class ReservationPlugin:
 
         A pre-allocating reserve pod is also requeued when a pre-allocatable pod is bound.
         """
-        if event.resource == "UnschedulablePod":
+        if event.resource == EventResource.UNSCHEDULABLE_POD:
             return event.new is not None and bool(event.new.uid == pod.uid)
-        if event.resource == "AssignedPod" and event.action in ("Add", "UpdatePodLabel"):
+        if event.resource == EventResource.ASSIGNED_POD and event.action in (
+            ActionType.ADD,
+            ActionType.UPDATE_POD_LABEL,
+        ):
             config = self.args.pre_allocation_config
             return pre_allocation.may_be_pre_allocated(pod, event, view, config)
         return self.traits.registers(event)

@@ -12,7 +12,9 @@ from holdfast.capacity.unit_totals import (
     amounts_of,
     limited_resources,
 )
+from holdfast.columns.epochs import Epoch
 from holdfast.columns.pod_info import PodInfo
+from holdfast.framework.events import ActionType, EventResource
 from holdfast.framework.plugin import ClusterEvent, Code, Plugin, Reject, Scope, Skip, Traits
 from holdfast.framework.view import View
 from holdfast.framework.world import World
@@ -28,12 +30,12 @@ class ResourcePolicyPlugin(Plugin):
     name = "resourcepolicy"
     traits = Traits(
         scope=Scope.DOMAIN,
-        epochs=("policies", "nodes", "labels", "counters", *DEVICE_EPOCHS),
+        epochs=(Epoch.POLICIES, Epoch.NODES, Epoch.LABELS, Epoch.COUNTERS, *DEVICE_EPOCHS),
         events_to_register={
-            "ResourcePolicy": (),
-            "Node": ("Add", "Delete", "UpdateNodeLabel"),
-            "AssignedPod": ("Add", "Delete", "Update"),
-            "UnschedulablePod": (),
+            EventResource.RESOURCE_POLICY: (),
+            EventResource.NODE: (ActionType.ADD, ActionType.DELETE, ActionType.UPDATE_NODE_LABEL),
+            EventResource.ASSIGNED_POD: (ActionType.ADD, ActionType.DELETE, ActionType.UPDATE),
+            EventResource.UNSCHEDULABLE_POD: (),
         },
         reads_outside_spec=True,
         accepts_slices=True,
@@ -130,20 +132,25 @@ class ResourcePolicyPlugin(Plugin):
     def queueing_hint(self, event: ClusterEvent, pod: PodInfo, view: View) -> bool:
         """Requeue if a unit gets room, a node joins a unit that has room, or a policy changes."""
         policies = view.world.policies
-        if event.resource == "ResourcePolicy":
+        if event.resource == EventResource.RESOURCE_POLICY:
             return hints.policy_may_help(event, pod)
-        if event.resource == "UnschedulablePod":
+        if event.resource == EventResource.UNSCHEDULABLE_POD:
             return hints.own_update_may_help(event, pod, policies.in_namespace(pod.namespace))
-        if event.resource not in ("Node", "AssignedPod") or not self.traits.registers(event):
+        if event.resource not in (
+            EventResource.NODE,
+            EventResource.ASSIGNED_POD,
+        ) or not self.traits.registers(event):
             return False
         found = policies.governing(pod)
         if len(found) != 1 or self._missing_keys(found[0], pod):
             # If no policy selects the pod any more, the change of the policy or pod requeued it.
             return False
-        if event.resource == "AssignedPod" and not hints.is_about_group(event, found[0], pod):
+        if event.resource == EventResource.ASSIGNED_POD and not hints.is_about_group(
+            event, found[0], pod
+        ):
             return False  # before anything is computed: many pods of other groups may wait
         units = self._units(found[0], pod, view)
-        if event.resource == "Node":
+        if event.resource == EventResource.NODE:
             return hints.node_may_help(event, units, view)
         return hints.pod_may_help(event, units, view)
 

@@ -16,12 +16,14 @@ from holdfast.api.storage import (
     CSIStorageCapacity,
     PersistentVolumeClaim,
 )
+from holdfast.columns.epochs import Epoch
 from holdfast.columns.node_rows import Rows
 from holdfast.columns.node_table import NodeTable
 from holdfast.columns.pod_info import PodInfo
 from holdfast.columns.volumes import PodVolumes, Volumes
 from holdfast.errors import BadRequest, Invalid
 from holdfast.framework.arguments import Arguments, PluginArgs
+from holdfast.framework.events import ActionType, EventResource
 from holdfast.framework.plugin import (
     NO_CHANGE,
     AnyRows,
@@ -164,15 +166,15 @@ class VolumeBinding(Plugin):
     name = "VolumeBinding"
     traits = Traits(
         scope=Scope.NODE,
-        epochs=("volumes",),
+        epochs=(Epoch.VOLUMES,),
         events_to_register={
-            "Node": ("Add", "UpdateNodeLabel"),
-            "StorageClass": ("Add", "Update"),
-            "PersistentVolumeClaim": ("Add", "Update"),
-            "PersistentVolume": ("Add", "Update"),
-            "CSINode": ("Add", "Update"),
-            "CSIDriver": ("Update",),
-            "CSIStorageCapacity": ("Add", "Update"),
+            EventResource.NODE: (ActionType.ADD, ActionType.UPDATE_NODE_LABEL),
+            EventResource.STORAGE_CLASS: (ActionType.ADD, ActionType.UPDATE),
+            EventResource.PERSISTENT_VOLUME_CLAIM: (ActionType.ADD, ActionType.UPDATE),
+            EventResource.PERSISTENT_VOLUME: (ActionType.ADD, ActionType.UPDATE),
+            EventResource.CSI_NODE: (ActionType.ADD, ActionType.UPDATE),
+            EventResource.CSI_DRIVER: (ActionType.UPDATE,),
+            EventResource.CSI_STORAGE_CAPACITY: (ActionType.ADD, ActionType.UPDATE),
         },
         ignores_requests=True,
         accepts_slices=True,
@@ -228,22 +230,27 @@ class VolumeBinding(Plugin):
     def queueing_hint(self, event: ClusterEvent, pod: PodInfo, view: View) -> bool:
         """Requeue for volumes, the pod's claims, classes, capacities, CSI nodes and nodes."""
         match event.resource, event.action:
-            case "PersistentVolume", "Add" | "Update":
+            case EventResource.PERSISTENT_VOLUME, ActionType.ADD | ActionType.UPDATE:
                 return True
-            case "Node", "Add" | "UpdateNodeLabel":
+            case EventResource.NODE, ActionType.ADD | ActionType.UPDATE_NODE_LABEL:
                 return True
-            case "PersistentVolumeClaim", "Add" | "Update":
+            case EventResource.PERSISTENT_VOLUME_CLAIM, ActionType.ADD | ActionType.UPDATE:
                 names = [claim.name for claim in pod.mounts.claims]
                 return event.new.namespace == pod.namespace and event.new.name in names
-            case "StorageClass" | "CSINode" | "CSIStorageCapacity", "Add":
+            case (
+                EventResource.STORAGE_CLASS
+                | EventResource.CSI_NODE
+                | EventResource.CSI_STORAGE_CAPACITY,
+                ActionType.ADD,
+            ):
                 return True
-            case "StorageClass", "Update":
+            case EventResource.STORAGE_CLASS, ActionType.UPDATE:
                 return bool(event.old.allowed_topologies != event.new.allowed_topologies)
-            case "CSINode", "Update":
+            case EventResource.CSI_NODE, ActionType.UPDATE:
                 return _migrated(event.old) != _migrated(event.new)
-            case "CSIStorageCapacity", "Update":
+            case EventResource.CSI_STORAGE_CAPACITY, ActionType.UPDATE:
                 return _grew(event.old, event.new)
-            case "CSIDriver", "Update":
+            case EventResource.CSI_DRIVER, ActionType.UPDATE:
                 return _stops_reporting(event.old, event.new) and _uses(pod, event.new.name)
         return False
 
