@@ -10,7 +10,18 @@ from holdfast.columns.epochs import Epoch
 from holdfast.engine.profile import Profile
 from holdfast.framework.former_contract import converted
 from holdfast.framework.plan import NodeFilter, NodeScorer, Tiers
-from holdfast.framework.plugin import Plugin, Scope
+from holdfast.framework.plugin import (
+    NO_CHANGE,
+    AnyRows,
+    Plugin,
+    PodChange,
+    RawScores,
+    Reject,
+    Rows,
+    Scope,
+    Skip,
+    Verdicts,
+)
 from holdfast.framework.points import Point, has_point, overrides
 from holdfast.framework.reservation_options import ReservationFilter
 
@@ -35,7 +46,30 @@ _LEVELS = {
 
 
 class CyclePlan(NodeFilter, NodeScorer, Tiers):
-    """All methods of a plan that are called in a decision; ``PlanMethods`` tells which it has."""
+    """All methods of a plan that are called in a decision; ``PlanMethods`` tells which it has.
+
+    ``rows`` is a slice only if the plugin has the trait ``accepts_slices``.
+    """
+
+    def filter(self, rows: AnyRows, change: PodChange = NO_CHANGE) -> Verdicts:
+        """As NodeFilter."""
+        raise NotImplementedError
+
+    def score(self, rows: AnyRows) -> RawScores:
+        """As NodeScorer."""
+        raise NotImplementedError
+
+    def pre_score(self, feasible: AnyRows) -> Skip | Reject | None:
+        """As NodeScorer."""
+        raise NotImplementedError
+
+    def normalize_score(self, rows: AnyRows, raw: RawScores) -> RawScores:
+        """As NodeScorer."""
+        raise NotImplementedError
+
+    def score_table(self, rows: AnyRows) -> tuple[Rows, RawScores] | None:
+        """As NodeScorer."""
+        raise NotImplementedError
 
 
 class PlanMethods(NamedTuple):

@@ -122,8 +122,8 @@ def _plan_faults(plan: type) -> Iterator[str]:
     if issubclass(plan, NodeFilter):
         if not overrides(plan, NodeFilter.filter):
             yield f"class {kind} is a NodeFilter without a method filter"
-        if not overrides(plan, NodeFilter.reasons) and not plan.reason:
-            yield f"class {kind} is a NodeFilter without `reason` or a method reasons"
+        if not (overrides(plan, NodeFilter.reasons) or plan.reason or _annotates_reason(plan)):
+            yield f"class {kind} is a NodeFilter without `reason: str` or a method reasons"
     elif issubclass(plan, PreemptionRules):
         yield f"class {kind} has PreemptionRules, but is no NodeFilter"
     if issubclass(plan, NodeScorer) and not (
@@ -138,6 +138,12 @@ def _plan_faults(plan: type) -> Iterator[str]:
     if issubclass(plan, Tiers) and not overrides(plan, Tiers.tier):
         yield f"class {kind} has Tiers without a method tier"
     yield from _incomplete(plan)
+
+
+def _annotates_reason(plan: type) -> bool:
+    """Return whether each plan of a class has a reason of its own."""
+    own = plan.__mro__[: plan.__mro__.index(NodeFilter)]
+    return any("reason" in vars(kind).get("__annotations__", {}) for kind in own)
 
 
 def _incomplete(author: type) -> Iterator[str]:

@@ -73,11 +73,11 @@ class NodeFilter(PodPlan):
     reason: str = ""
     """The reason of every rejected row, if there is only one; else write ``reasons``."""
 
-    def filter(self, rows: AnyRows, change: PodChange = NO_CHANGE) -> Verdicts:
+    def filter(self, rows: Rows, change: PodChange = NO_CHANGE) -> Verdicts:
         """Return 0, 1 or 2 per row (see Code), with pods hypothetically added and removed.
 
         DOMAIN and CLUSTER plugins may also return 4 (ERROR): it fails the whole attempt.
-        ``rows`` is an array, or a slice if the plugin has the trait ``accepts_slices``.
+        ``rows`` may be a slice if the plugin has the trait ``accepts_slices`` (``AnyRows``).
         """
         raise NotImplementedError
 
@@ -161,7 +161,7 @@ class NodeScorer(PodPlan):
     score_error: str = ""
     """Why the pod cannot be scored: if nodes must be compared, the attempt fails with this."""
 
-    def score(self, rows: AnyRows) -> RawScores:
+    def score(self, rows: Rows) -> RawScores:
         """Return the raw score of each row; whole numbers, exact in float64.
 
         In 0..100, unless a method below normalizes them.
@@ -175,7 +175,7 @@ class NodeScorer(PodPlan):
         """
         return float(self.score(np.array([row], np.intp))[0])
 
-    def pre_score(self, feasible: AnyRows) -> Skip | Reject | None:
+    def pre_score(self, feasible: Rows) -> Skip | Reject | None:
         """Look at the feasible rows once before scoring; Skip leaves it out of the weighted sum.
 
         A plan with ``scores`` False, of a plugin of scope CLUSTER, may have this as well: it is
@@ -183,7 +183,7 @@ class NodeScorer(PodPlan):
         """
         return None
 
-    def normalize_score(self, rows: AnyRows, raw: RawScores) -> RawScores:
+    def normalize_score(self, rows: Rows, raw: RawScores) -> RawScores:
         """Return the scores in 0..100 of ``rows``, which are all feasible rows."""
         return raw
 
@@ -195,7 +195,7 @@ class NodeScorer(PodPlan):
         """
         return raw
 
-    def score_table(self, rows: AnyRows) -> tuple[Rows, RawScores] | None:
+    def score_table(self, rows: Rows) -> tuple[Rows, RawScores] | None:
         """Return an index per row into a table of normalized scores, and the table.
 
         For speed, where many rows share few scores; replaces ``score`` and ``normalize_score``.

@@ -32,6 +32,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from holdfast.framework.arguments import Args
 from holdfast.framework.events import ClusterEvent, QueueingStrategy
 from holdfast.framework.plan import NodeFilter, NodeScorer, PodPlan, Reserver, Tiers
 from holdfast.framework.preemption_rules import PodLimit, PodLimits, PreemptionRules
@@ -85,6 +86,9 @@ class Plugin:
 
     A plugin that knows nothing about a pod may be its own plan: it derives from ``Plugin`` and,
     say, ``Reserver``, and ``pre_filter`` returns ``self``. Then it need not name itself here."""
+
+    def __init__(self, args: Args | None = None) -> None:
+        """Ignore the arguments of the configuration, unless the plugin has its own ``__init__``."""
 
     def __init_subclass__(cls) -> None:
         if issubclass(cls, PodPlan) and "plan_classes" not in vars(cls):
