@@ -58,7 +58,7 @@ def requested(world):
 
 def inherited(placement):
     """Return what a reservation pre-allocates."""
-    return getattr(placement.states.get("Reservation"), "chosen", PreAllocationResult())
+    return getattr(placement.plans.get("Reservation"), "chosen", PreAllocationResult())
 
 
 def told(living, placement):

@@ -118,7 +118,7 @@ class Town:
         if not isinstance(asking, Reservation):
             self.put(worlds.bound(asking, placement.node, placement.annotations))
         else:
-            result = getattr(placement.states["Reservation"], "chosen", PreAllocationResult())
+            result = getattr(placement.plans["Reservation"], "chosen", PreAllocationResult())
             for pod in result.pods:
                 told = self.living[pod.uid]
                 before = self.living.get(getattr(allocated_reservation(told), "uid", None))

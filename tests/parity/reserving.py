@@ -137,7 +137,7 @@ def asked_for(uid, raw, world):
     """Prepare the plugin for the reserve pod of a reservation."""
     pod_info, plugin = world.pod_info(pod(raw, uid=uid), is_reserve_pod=True), Plugin()
     return Asked(
-        plugin, run_pre_filter(PluginUse(plugin), pod_info, View(world, pod_info, 0.0), ()), world
+        plugin, run_pre_filter(PluginUse(plugin), pod_info, View(world, pod_info, 0.0)), world
     )
 
 

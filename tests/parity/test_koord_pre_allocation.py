@@ -14,12 +14,11 @@ from holdfast.capacity.pre_allocation import (
     read_rules,
 )
 from holdfast.capacity.reserve_pod import reserve_pod
-from holdfast.framework.plugin import NO_CHANGE, Code, PodChange, PreFilterResult, PreFilterState
+from holdfast.framework.plugin import NO_CHANGE, Code, PodChange
 from holdfast.framework.view import View
 from holdfast.framework.world import World
 from holdfast.plugins.reservation import ReservationPlugin as Plugin
-from holdfast.plugins.reservation.pre_allocation import PreAllocationState, reasons, verdicts
-from holdfast.plugins.reservation.reserve_pods import ReserveState
+from holdfast.plugins.reservation.pre_allocation import PreAllocationPlan
 from holdfast.testing import a_pod
 from parity.harness import parity
 from parity.scheduling import node, status
@@ -47,9 +46,9 @@ def reserve_pod_info(world, reservation):
     return world.pod_info(reserve_pod(reservation), is_reserve_pod=True)
 
 
-def judged(state, row, change=NO_CHANGE):
-    code = Code(int(verdicts(state, state.nodes.rows, change)[row]))
-    return status(code, reasons(state, row, change) if code else ())
+def judged(plan, row, change=NO_CHANGE):
+    code = Code(int(plan.filter(plan.nodes.rows, change)[row]))
+    return status(code, plan.reasons(row, change) if code else ())
 
 
 @parity(FILE, *MODES)
@@ -60,22 +59,21 @@ def test_a_reservation_chooses_running_pods(record):
     config = {k: v for k, v in given["preAllocationConfig"].items() if v != ""}
     pod_info = reserve_pod_info(world, reservation)
     plugin = Plugin({"preAllocationConfig": config})
-    state = plugin.pre_filter(pod_info, View(world, pod_info, 0.0))
-    state = getattr(state, "state", state)
+    plan = plugin.pre_filter(pod_info, View(world, pod_info, 0.0))
     (row,) = world.nodes.rows.tolist()
-    there = [pod.name for pod in state.row_results().candidates.get(row, [])]
-    if state.rules.ranked:
+    there = [pod.name for pod in plan.row_results().candidates.get(row, [])]
+    if plan.rules.ranked:
         assert there == expected["preAllocatablePods"]
     assert sorted(there) == sorted(expected["preAllocatablePods"])
-    assert judged(state, row) == expected["filterStatus"]
+    assert judged(plan, row) == expected["filterStatus"]
     if "preAllocated" not in expected:
         return
-    taken = [pod.name for pod in state.at(row).pods]
+    taken = [pod.name for pod in plan.at(row).pods]
     assert len(taken) == len(expected["preAllocated"])
-    if state.rules.ranked:
+    if plan.rules.ranked:
         assert taken == expected["preAllocated"]
-    if state.rules.multiple and not state.at(row).shortfall:
-        assert state.at(row).score(state.rules) == expected["score"]
+    if plan.rules.multiple and not plan.at(row).shortfall:
+        assert plan.at(row).score(plan.rules) == expected["score"]
 
 
 def pod_of(amounts, name):
@@ -105,13 +103,12 @@ def test_a_node_is_filtered_with_its_pods(record):
         reservation = msgspec.structs.replace(reservation, metadata=meta)
     pod_info = reserve_pod_info(world, reservation)
     rules = read_rules(reservation, pod_info, world.nodes.resources, prefers_none=False)
-    reserve_state = ReserveState(world.nodes, world.reservations, "", "Restricted")
     pre_allocatable = PreAllocatablePods.to(reservation, ClusterMode())
-    state = PreAllocationState(
-        world.nodes, world.reservations, rules, pre_allocatable, reserve_state
+    plan = PreAllocationPlan(
+        world.nodes, world.reservations, "", "Restricted", False, rules, pre_allocatable
     )
     (row,) = world.nodes.rows.tolist()
-    state.row_results().candidates[row] = [world.pod_info(convert_object(raw, Pod)) for raw in pods]
+    plan.row_results().candidates[row] = [world.pod_info(convert_object(raw, Pod)) for raw in pods]
     # An empty change makes the plugin filter the row again.
     change = PodChange(added={row: ()})
     if preemptible := (data.get("preemptible") or {}).get("test-node"):
@@ -119,7 +116,7 @@ def test_a_node_is_filtered_with_its_pods(record):
         back = {row: (pod,)}
         comes = preemptible["cpu"].startswith("-")
         change = PodChange(added=back) if comes else PodChange(removed=back)
-    assert judged(state, row, change) == record.expected["wantStatus"]
+    assert judged(plan, row, change) == record.expected["wantStatus"]
 
 
 @parity(FILE, "TestNominatePreAllocation", "Test_sortPreAllocatablePodsForDefaultMode")
@@ -148,9 +145,6 @@ def test_a_node_passes(record):
     raw = given["pod"]
     pod = convert_object(raw, Pod)
     pod_info = world.pod_info(pod, is_reserve_pod=names.RESERVE_POD in pod.metadata.annotations)
-    plugin = Plugin({})
-    state = plugin.pre_filter(pod_info, View(world, pod_info, 0.0))
-    while isinstance(state, PreFilterResult | PreFilterState):
-        state = state.state
-    codes = plugin.filter(state, world.nodes.rows)
+    plan = Plugin({}).pre_filter(pod_info, View(world, pod_info, 0.0))
+    codes = plan.filter(world.nodes.rows)
     assert status(Code(int(codes[0])), ()) == record.expected["wantFilterStatus"]

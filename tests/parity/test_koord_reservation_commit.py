@@ -101,7 +101,7 @@ def test_bind(record):
     found = pod(raw, name="reserve-pod-0", annotations={**notes[0], **notes[1]})
     pod_info = world.pod_info(found, is_reserve_pod=bool(uid))
     placement = Placement(pod_info, 0, given["nodeName"], {})
-    steps = ReservationPlugin().bind(None, placement)
+    steps = ReservationPlugin().bind(placement)
     if want["want"]["code"] == "Skip":
         assert isinstance(steps, Skip)
         return

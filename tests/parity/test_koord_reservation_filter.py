@@ -55,11 +55,11 @@ def test_nominating(record):
     if used := (record.input["targetReservation"]["status"].get("allocated")):
         world.upsert(a_user("before", where, used, target))
     found = asked(ReservationPlugin(), record.input["pod"], world)
-    chosen, _ = nominate(found.prepared.state, row := world.nodes.row_of[where])
+    chosen, _ = nominate(found.prepared.plan, row := world.nodes.row_of[where])
     want = record.expected["wantStatus"]
     assert (chosen is not None) is (want["code"] == "Success")
     if chosen is None:
-        assert [why_none_nominated(found.prepared.state, row)] == want["reasons"]
+        assert [why_none_nominated(found.prepared.plan, row)] == want["reasons"]
 
 
 def moved(before, after, world):

@@ -75,8 +75,8 @@ def test_pre_allocatable_pods(record):
     where, incoming = where["metadata"]["name"], given["incomingReservation"]
     world.upsert(reservation(incoming))
     row = world.nodes.row_of[where]
-    state = asked_for(incoming["metadata"]["uid"], given["pod"], world).prepared.state
-    there = state.row_results().candidates.get(row, [])
+    plan = asked_for(incoming["metadata"]["uid"], given["pod"], world).prepared.plan
+    there = plan.row_results().candidates.get(row, [])
     restored = bool(there or world.reservations.on_row(row)) and reaches(world, given["pod"], where)
     assert restored is want["wantRestored"]
     if restored:

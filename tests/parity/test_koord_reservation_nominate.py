@@ -7,7 +7,7 @@ from holdfast.framework.plugin import Placement
 from holdfast.framework.world import World
 from holdfast.plugins.reservation import ReservationPlugin
 from holdfast.plugins.reservation.nomination import nominate, why_none_nominated
-from holdfast.plugins.reservation.owner import OwnerState
+from holdfast.plugins.reservation.owner_plan import OwnerPlan
 from holdfast.scheduler.cycle import schedule_pod
 from parity.harness import parity
 from parity.reserving import ANY_OWNER, a_user, asking, is_reserve_pod, reservation
@@ -43,9 +43,9 @@ def requested(raw):
 def nominated(world, raw, where):
     """Return the name of the reservation nominated for a pod on a node, or None."""
     found = asked(ReservationPlugin(), raw, world)
-    if not isinstance(found.prepared.state, OwnerState):
+    if not isinstance(found.prepared.plan, OwnerPlan):
         return None
-    chosen, _ = nominate(found.prepared.state, world.nodes.row_of[where])
+    chosen, _ = nominate(found.prepared.plan, world.nodes.row_of[where])
     return None if chosen is None else chosen.reservation.name
 
 
@@ -87,12 +87,12 @@ def test_status(record):
     if want["code"] != "Success":
         assert not matched
         # The row of another node, where no reservation matches.
-        assert [why_none_nominated(found.prepared.state, 10**6)] == want["reasons"]
+        assert [why_none_nominated(found.prepared.plan, 10**6)] == want["reasons"]
         return
-    state = found.prepared.state
+    plan = found.prepared.plan
     row = world.nodes.row_of["test-node"]
-    chosen, _ = nominate(state, row)
-    assert state.ignores_reservations or chosen is not None
+    chosen, _ = nominate(plan, row)
+    assert plan.ignores_reservations or chosen is not None
 
 
 @parity(FILE, "TestReservationNominate", where=about_pre_allocation)

@@ -26,12 +26,12 @@ FILE = "koord_reservation_filter.jsonl"
 def refused_everywhere(world, pod_info):
     """Return a rejection on every node by the Reservation plugin alone."""
     view, plugin = View(world, pod_info, 0.0), ReservationPlugin({"enablePreemption": True})
-    prepared, size = run_pre_filter(PluginUse(plugin), pod_info, view, ()), world.nodes.size
+    prepared, size = run_pre_filter(PluginUse(plugin), pod_info, view), world.nodes.size
     return Rejection(
         pod=pod_info, view=view, nodes=world.nodes.node_count,
         codes=np.full(size, Code.UNSCHEDULABLE, np.int8),
         plugin_of=np.full(size, PASSED, np.int8),
-        filters=((plugin, prepared.state),) if prepared.filters else (),
+        filters=((plugin, prepared.plan),) if prepared.filters else (),
     )  # fmt: skip
 
 
@@ -44,7 +44,7 @@ def test_summary_with_preemption(record):
     refused = refused_everywhere(
         world, world.pod_info(pod(record.input["testPod"], uid="incoming"))
     )
-    effect = DefaultPreemption({}).post_filter(None, refused, refused.view)
+    effect = DefaultPreemption({}).post_filter(refused, refused.view)
     want = record.expected
     assert [effect.message, *summed_up(record)] == want["wantStatus"]["reasons"]
     assert (effect.code.upstream_name, effect.nominated_node) == (

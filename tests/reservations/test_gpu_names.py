@@ -11,7 +11,7 @@ from holdfast.framework.plugin import NO_CHANGE, PodChange
 from holdfast.framework.view import View
 from holdfast.framework.world import World
 from holdfast.testing import a_node, a_pod, a_reservation, typed
-from reservations.test_row_fit import check_rows, play, state_of
+from reservations.test_row_fit import check_rows, plan_of, play
 from soak_size import SEED, rounds
 
 WHOLE = "nvidia.com/gpu"
@@ -104,16 +104,16 @@ def test_a_row_alone_equals_all_rows_and_changes_equal_the_world_after_them(seed
     standing = []
     for number in range(8):
         pod = a_random_gpu_owner(random, f"p{number}")
-        state = state_of(world, pod)
-        row = random.choice(state.match.rows.tolist())
+        plan = plan_of(world, pod)
+        row = random.choice(plan.match.rows.tolist())
         removed = {row: tuple(p for p in standing if world.nodes.pod(p.uid)[1] == row)}
         for change in (NO_CHANGE, PodChange(removed=removed)):
-            check_rows(state, change)
+            check_rows(plan, change)
         after = world.fork()
         for gone in removed[row]:
             after.delete(gone.pod)
-        asked = state.filter(state.match.rows, PodChange(removed=removed)).tolist()
-        assert asked == state_of(after, pod).filter(state.match.rows).tolist()
+        asked = plan.filter(plan.match.rows, PodChange(removed=removed)).tolist()
+        assert asked == plan_of(after, pod).filter(plan.match.rows).tolist()
         pod_info = world.pod_info(typed(pod))
         for chosen in world.match(pod_info).slots.tolist():
             info = world.reservations.at(chosen)

@@ -1,4 +1,4 @@
-"""Plugins exclude and rank the reservations that the Reservation plugin nominates from."""
+"""Plugins exclude some of the reservations that the Reservation plugin nominates from."""
 
 from dataclasses import dataclass, replace
 from random import Random
@@ -14,9 +14,9 @@ from holdfast.engine.decision import decide
 from holdfast.engine.decision_cache import DecisionCache
 from holdfast.engine.invariants import check_invariants
 from holdfast.engine.profile import Profile
-from holdfast.framework.plugin import NO_CHANGE, PodChange, Scope, Skip, Traits
-from holdfast.framework.reservation_options import ReservationOptions
-from holdfast.framework.traits import declaration_fault
+from holdfast.framework.declarations import declaration_fault
+from holdfast.framework.plugin import NO_CHANGE, Plugin, PodChange, Scope, Skip, Traits
+from holdfast.framework.reservation_options import ReservationFilter, ReservationOptions
 from holdfast.framework.view import View
 from holdfast.framework.world import World
 from holdfast.plugins import default_profiles
@@ -26,7 +26,7 @@ from holdfast.plugins.reservation.row_fit import fit_row
 from holdfast.testing import a_node, a_pod, a_priority_class, a_reservation, typed
 from holdfast.testing.conformance import check_plugin
 from holdfast.testing.harness import Harness
-from reservations.test_row_fit import a_world, an_owner, state_of
+from reservations.test_row_fit import a_world, an_owner, plan_of
 from soak_size import SEED, rounds
 
 AFFINITY = {"scheduling.koordinator.sh/reservation-affinity": "{}"}
@@ -34,26 +34,55 @@ WRONG, PLAIN = "Reservation(s) wrong flavor", "node(s) not for plain pods"
 
 
 @dataclass(frozen=True)
-class Tastes:
-    """The state of ``Flavors``."""
+class Tastes(ReservationFilter):
+    """Excludes reservations of another flavor, and unused reservations on some nodes."""
 
     nodes: Any
     reservations: Any
     flavor: str
     match: Any
 
+    def filter(self, rows, change=NO_CHANGE):
+        best = self.filter_without_reservation(rows, change).copy()
+        for i, row in enumerate(rows.tolist()):
+            if self.match is not None:
+                here = self.match.slots[self.match.span(row)]
+                best[i] = min([best[i], *self.filter_reservations(here, change)])
+        return best
 
-def tastes(view, flavor):
-    return Tastes(view.nodes, view.world.reservations, flavor, view.matched_reservations)
+    def reasons(self, row, change=NO_CHANGE):
+        return (PLAIN,)
+
+    def filter_reservations(self, slots, change=NO_CHANGE):
+        infos = [self.reservations.at(slot) for slot in slots.tolist()]
+        return np.array([self.verdict(info, change) for info in infos], np.int8)
+
+    def verdict(self, info, change):
+        flavor = info.reservation.metadata.labels.get("flavor", info.reservation.name[-1])
+        row = self.nodes.row_of[info.node]
+        there = {p.uid for p in self.nodes.pods_on(row).values() if not p.is_reserve_pod}
+        there -= {p.uid for p in change.removed.get(row, ())}
+        there |= {p.uid for p in change.added.get(row, ())}
+        if flavor in ("alone", "3"):
+            return int(bool(there))
+        return 0 if flavor in self.flavor else 2 if flavor in ("never", "4") else 1
+
+    def filter_without_reservation(self, rows, change=NO_CHANGE):
+        last = [self.nodes.names[row][-1:] for row in rows.tolist()]
+        return np.array([2 if mark in ("1", "3", "5") else 0 for mark in last], np.int8)
+
+    def reservation_reasons(self, slot, change=NO_CHANGE):
+        return (WRONG,)
 
 
-class Flavors:
-    """Excludes reservations of another flavor, and unused reservations on some nodes."""
+class Flavors(Plugin):
+    """Filters the pods that have a flavor."""
 
     name = "Flavors"
     traits = Traits(
         scope=Scope.ROW, epochs=("reservations", "nodes", "classes"), reads_outside_spec=True
     )
+    plan_classes = (Tastes,)
 
     def reads(self, pod, view):
         matched = view.matched_reservations
@@ -61,43 +90,11 @@ class Flavors:
 
     def pre_filter(self, pod, view):
         flavor = pod.pod.metadata.annotations.get("flavor")
-        return Skip() if flavor is None else tastes(view, flavor)
+        return Skip() if flavor is None else self.plan_classes[0](*tastes(view, flavor))
 
-    def filter(self, state, rows, change=NO_CHANGE):
-        best = self.filter_without_reservation(state, rows, change).copy()
-        for i, row in enumerate(rows.tolist()):
-            if state.match is not None:
-                here = state.match.slots[state.match.span(row)]
-                best[i] = min([best[i], *self.filter_reservations(state, here, change)])
-        return best
 
-    def reasons(self, state, row, change=NO_CHANGE):
-        return (PLAIN,)
-
-    def filter_reservations(self, state, slots, change=NO_CHANGE):
-        infos = [state.reservations.at(slot) for slot in slots.tolist()]
-        return np.array([self.verdict(state, info, change) for info in infos], np.int8)
-
-    def verdict(self, state, info, change):
-        flavor = info.reservation.metadata.labels.get("flavor", info.reservation.name[-1])
-        row = state.nodes.row_of[info.node]
-        there = {p.uid for p in state.nodes.pods_on(row).values() if not p.is_reserve_pod}
-        there -= {p.uid for p in change.removed.get(row, ())}
-        there |= {p.uid for p in change.added.get(row, ())}
-        if flavor in ("alone", "3"):
-            return int(bool(there))
-        return 0 if flavor in state.flavor else 2 if flavor in ("never", "4") else 1
-
-    def filter_without_reservation(self, state, rows, change=NO_CHANGE):
-        last = [state.nodes.names[row][-1:] for row in rows.tolist()]
-        return np.array([2 if mark in ("1", "3", "5") else 0 for mark in last], np.int8)
-
-    def reservation_reasons(self, state, slot, change=NO_CHANGE):
-        return (WRONG,)
-
-    def score_reservations(self, state, slots):
-        infos = [state.reservations.at(slot) for slot in slots.tolist()]
-        return np.array([float(i.reservation.metadata.labels.get("taste", 0)) for i in infos])
+def tastes(view, flavor):
+    return view.nodes, view.world.reservations, flavor, view.matched_reservations
 
 
 def a_pod_with_flavor(flavor, name="p", **fields):
@@ -105,12 +102,12 @@ def a_pod_with_flavor(flavor, name="p", **fields):
     return a_pod(name, labels={"app": "web"}, annotations=annotations, **fields)
 
 
-def a_flavored_reservation(name, flavor, node="n", cpu="2", labels=(), **fields):
+def a_flavored_reservation(name, flavor, node="n", cpu="2", **fields):
     return a_reservation(
         name,
         owner_labels={"app": "web"},
         cpu=cpu,
-        metadata={"labels": {"flavor": flavor} | dict(labels)},
+        metadata={"labels": {"flavor": flavor}},
         template={"node": node},
         **fields,
     )
@@ -119,7 +116,7 @@ def a_flavored_reservation(name, flavor, node="n", cpu="2", labels=(), **fields)
 @pytest.fixture
 async def cluster(tmp_path):
     plain = default_profiles()["default-scheduler"]
-    profile = Profile(plain.name, (*plain.plugins, Flavors()), {**plain.weights, "Flavors": 2})
+    profile = Profile(plain.name, (*plain.plugins, Flavors()), plain.weights)
     async with Harness(tmp_path / "store", profiles={plain.name: profile}) as harness:
         yield harness
 
@@ -141,15 +138,6 @@ async def test_an_excluded_reservation_is_not_used_and_says_why(cluster):
     assert WRONG in await cluster.why("a")
     await cluster.create(a_pod("plain", labels={"app": "web"}, cpu="1"))
     assert await used(cluster, "plain") == "r1"
-
-
-async def test_scores_of_plugins_decide_among_reservations_of_a_node(cluster):
-    await cluster.create(a_node("n", cpu="8"))
-    # The first would be full: 100. The second gets 25, and 2 * 50.
-    await cluster.create(a_flavored_reservation("r1", "sweet", cpu="1"))
-    await cluster.create(a_flavored_reservation("r2", "sweet", cpu="4", labels={"taste": "50"}))
-    await cluster.create(a_pod_with_flavor("sweet", cpu="1"))
-    assert await used(cluster) == "r2"
 
 
 async def test_a_pod_without_a_reservation_needs_the_plugins_too(cluster):
@@ -174,33 +162,32 @@ async def test_preemption_evicts_inside_an_allowed_reservation(cluster):
 
 
 def test_a_row_alone_equals_all_rows_with_options():
-    plugin = Flavors()
     for seed in range(SEED, SEED + rounds(6)):
         random = Random(seed)
         world = a_world(random)
         for number in range(6):
             pod = an_owner(random, f"p{number}")
-            plain = state_of(world, pod)
+            plain = plan_of(world, pod)
             if plain.ignores_reservations:
                 continue
             view = View(world, world.pod_info(typed(pod)), 0.0)
-            own = tastes(view, random.choice(("012345", "6", "")))
+            own = Tastes(*tastes(view, random.choice(("012345", "6", ""))))
             cpus = lambda row: frozenset((CPU,) if row % 2 else ())  # noqa: E731
-            options = ReservationOptions([(plugin, own)], [(plugin, own, 3)], cpus)
-            state = plain.with_options(options)
-            state = replace(state, falls_back=random.random() < 0.5)
-            row = random.choice(state.match.rows.tolist())
+            options = ReservationOptions([own], cpus)
+            plan = plain.with_options(options)
+            plan = replace(plan, falls_back=random.random() < 0.5)
+            row = random.choice(plan.match.rows.tolist())
             removed = tuple(world.nodes.pods_on(row).values())
             for change in (NO_CHANGE, PodChange(removed={row: removed})):
-                check_row_alone(state, change)
+                check_row_alone(plan, change)
 
 
-def check_row_alone(state, change):
-    freed = freed_capacity(state.reservations, change) if change else NOTHING_FREED
-    found = fit_owner(state, freed, change)
-    named, scores = nominable(state, found), row_scores(state, found)
-    for here, row in enumerate(state.match.rows.tolist()):
-        one = fit_row(state, row, freed, change)
+def check_row_alone(plan, change):
+    freed = freed_capacity(plan.reservations, change) if change else NOTHING_FREED
+    found = fit_owner(plan, freed, change)
+    named, scores = nominable(plan, found), row_scores(plan, found)
+    for here, row in enumerate(plan.match.rows.tolist()):
+        one = fit_row(plan, row, freed, change)
         assert one.passes == found.passes[here]
         assert one.unresolvable == (found.unresolvable[here] and not found.passes[here])
         assert one.score == scores[here]
@@ -208,8 +195,8 @@ def check_row_alone(state, change):
             assert fit.serves == found.serves[i]
             assert fit.by_node == found.by_node[i]
             assert (info in one.nominable) == named[i]
-        chosen, _ = choose(state, one)
-        assert chosen is None or not found.excluded[state.match.slots.tolist().index(chosen.slot)]
+        chosen, _ = choose(one)
+        assert chosen is None or not found.excluded[plan.match.slots.tolist().index(chosen.slot)]
 
 
 class Identities:
@@ -253,7 +240,7 @@ def test_what_has_an_identity_comes_from_one_reservation(kind, cpus, drawn):
         assert "Insufficient cpu by node" in found.reasons(0)
         return
     world.assume(pod, found.row)
-    profile.plugin("Reservation").reserve(found.states["Reservation"], found)
+    found.plans["Reservation"].reserve(found)
     infos = world.reservations.by_uid.values()
     taken = {info.reservation.name: info.allocated_by_pod.get(pod.uid, {}) for info in infos}
     assert {name: amounts[CPU] for name, amounts in taken.items() if CPU in amounts} == drawn
@@ -280,15 +267,18 @@ def test_the_sample_plugin_conforms():
 
 
 def test_a_filter_that_forgets_options_does_not_conform():
+    class Without(Tastes):
+        def filter(self, rows, change=NO_CHANGE):
+            return self.filter_without_reservation(rows, change)
+
     class Forgets(Flavors):
-        def filter(self, state, rows, change=NO_CHANGE):
-            return self.filter_without_reservation(state, rows, change)
+        plan_classes = (Without,)
 
     with pytest.raises(AssertionError, match="filter returns the best option"):
         check_plugin(Forgets, pods=with_flavor, seed=1)
 
 
-def test_classes_share_the_state_with_options():
+def test_classes_share_the_plan_with_options():
     world = a_world(Random(1), ordered=False)
     profile = default_profiles()["default-scheduler"]
     profile = Profile(profile.name, (*profile.plugins, Flavors()), profile.weights)
@@ -297,14 +287,14 @@ def test_classes_share_the_state_with_options():
     def outcome(pod):
         pod_info = world.pod_info(typed(pod))
         pod_class = cache.pod_class(pod_info, View(world, pod_info, 0.0))
-        return next(p for p in pod_class.outcomes if p.plugin.name == "Reservation")
+        return next(p for p in pod_class.outcomes if p.use.name == "Reservation")
 
     plain = outcome(a_pod("a", labels={"app": "web"}, cpu="1"))
-    assert plain.state.options is None
+    assert plain.plan.options is None
     one = outcome(a_pod_with_flavor("0", "b", cpu="1"))
     other = outcome(a_pod_with_flavor("0", "c", cpu="1", node_selector={"disk": "ssd"}))
     assert one is other
-    assert one.state.options is not None
+    assert one.plan.options is not None
     assert one.combined[0] is plain
 
 

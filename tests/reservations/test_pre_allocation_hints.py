@@ -31,7 +31,7 @@ def tried(world, reservation):
     outcome = schedule_pod(PROFILE, pod_info, world, 0.0, np.random.default_rng(0))
     if not isinstance(outcome, Placement):
         return None
-    return [pod.name for pod in outcome.states["Reservation"].chosen.pods]
+    return [pod.name for pod in outcome.plans["Reservation"].chosen.pods]
 
 
 def test_a_confirmed_pod_is_pre_allocatable():
@@ -63,5 +63,5 @@ def test_a_pod_with_a_higher_priority_annotation_is_chosen():
 
 def chosen(world, pod_info):
     found = feasible(PROFILE, pod_info, world, 0.0)
-    (state,) = [p.state for p in found.outcomes if p.plugin.name == "Reservation"]
-    return [pod.name for pod in state.decide(int(found.rows[0])).pods]
+    (plan,) = [p.plan for p in found.outcomes if p.use.name == "Reservation"]
+    return [pod.name for pod in plan.decide(int(found.rows[0])).pods]

@@ -11,16 +11,16 @@ from holdfast.engine.decision import decide, feasible, scored_rows
 from holdfast.engine.decision_cache import DecisionCache
 from holdfast.engine.profile import Profile
 from holdfast.engine.scoring import score_rows
-from holdfast.framework.plugin import Code, Placement, PodChange, PreFilterResult, PreFilterState
+from holdfast.framework.plugin import Code, Placement, PodChange
 from holdfast.framework.rejection import Rejection
 from holdfast.framework.view import View
 from holdfast.framework.world import World
 from holdfast.plugins import default_profiles
 from holdfast.plugins.reservation import ReservationPlugin
 from holdfast.plugins.reservation.nomination import choose, nominate
-from holdfast.plugins.reservation.owner import OwnerState
 from holdfast.plugins.reservation.owner_fit import fit_owner, nominable, reservation_scores
-from holdfast.plugins.reservation.owner_results import OwnerResults, results_of
+from holdfast.plugins.reservation.owner_plan import OwnerPlan
+from holdfast.plugins.reservation.owner_results import OwnerResults
 from holdfast.plugins.reservation.row_fit import fit_row, reservation_score
 from holdfast.testing import a_node, a_pod, a_reservation, typed
 from soak_size import SEED, rounds
@@ -74,32 +74,30 @@ def an_owner(random, name):
     return a_pod(name, cpu=f"{random.randint(1, 8) * 250}m", memory="512Mi", labels=labels, **more)
 
 
-def state_of(world, pod):
+def plan_of(world, pod):
     pod_info = world.pod_info(typed(pod))
     found = ReservationPlugin({}).pre_filter(pod_info, View(world, pod_info, 0.0))
-    part = found.state if isinstance(found, PreFilterResult) else found
-    state = part.state if isinstance(part, PreFilterState) else part
-    assert isinstance(state, OwnerState)
-    return state
+    assert isinstance(found, OwnerPlan)
+    return found
 
 
-def check_rows(state, change):
-    back = freed_capacity(state.reservations, change) if change else NOTHING_FREED
-    found = fit_owner(state, back)
-    named = nominable(state, found)
-    scores, match = reservation_scores(state, found), state.match
+def check_rows(plan, change):
+    back = freed_capacity(plan.reservations, change) if change else NOTHING_FREED
+    found = fit_owner(plan, back)
+    named = nominable(plan, found)
+    scores, match = reservation_scores(plan, found), plan.match
     for here, row in enumerate(match.rows.tolist()):
-        one = fit_row(state, row, back)
+        one = fit_row(plan, row, back)
         assert one.passes == found.passes[here]
         for i, (info, fit) in enumerate(one.fits, one.begin):
             assert info.slot == match.slots[i]
             assert fit._asdict() == {name: getattr(found, name)[i] for name in fit._fields}
             assert (info in one.nominable) == named[i]
-            assert reservation_score(info, state.compared_with(info.slot), fit) == scores[i]
+            assert reservation_score(info, plan.compared_with(info.slot), fit) == scores[i]
             assert one.scores.get(info.slot) == (scores[i] if found.serves[i] else None)
 
 
-def play(random, world, steps, on_step=lambda _state, _placement: None, *, an_owner=an_owner):
+def play(random, world, steps, on_step=lambda _plan, _placement: None, *, an_owner=an_owner):
     """Place owners and delete some of them again, and call ``on_step`` after each placement."""
     profile: Profile = default_profiles()["default-scheduler"]
     rng = np.random.default_rng(random.randint(0, 99))
@@ -114,9 +112,9 @@ def play(random, world, steps, on_step=lambda _state, _placement: None, *, an_ow
             found = decide(profile, pod_info, world, 0.0, rng)
             if isinstance(found, Placement):
                 world.assume(pod_info, found.row)
-                if (state := found.states.get(plugin.name)) is not None:
-                    on_step(state, found)
-                    plugin.reserve(state, found)
+                if (plan := found.plans.get(plugin.name)) is not None:
+                    on_step(plan, found)
+                    plan.reserve(found)
                 standing.append(pod_info)
         yield standing
 
@@ -126,13 +124,13 @@ def test_one_row_is_evaluated_as_all_rows_are(seed):
     random = Random(seed)
     world = a_world(random)
     for standing in play(random, world, 25):
-        state = state_of(world, an_owner(random, "asker"))
-        check_rows(state, PodChange())
+        plan = plan_of(world, an_owner(random, "asker"))
+        check_rows(plan, PodChange())
         gone = [pod_info for pod_info in standing if random.random() < 0.3]
         rows = {world.nodes.pod(pod_info.uid)[1] for pod_info in gone}
         removed = {row: tuple(f for f in gone if world.nodes.pod(f.uid)[1] == row) for row in rows}
         added = {random.randrange(5): (world.pod_info(typed(an_owner(random, "added"))),)}
-        check_rows(state, PodChange(added, removed))
+        check_rows(plan, PodChange(added, removed))
 
 
 def test_a_reservation_that_allocates_once_serves_one_of_the_added_pods():
@@ -143,26 +141,24 @@ def test_a_reservation_that_allocates_once_serves_one_of_the_added_pods():
     world.upsert(typed(a_reservation("r", owner_labels={"app": "r"}, status=status)))
     pods = [a_pod(name, cpu="2", labels={"app": "r"}) for name in "abcd"]
     added = [world.pod_info(typed(pod)) for pod in pods[:3]]
-    state = state_of(world, pods[3])
-    assert [
-        ReservationPlugin({}).filter_row(state, 0, PodChange({0: tuple(added[:number])}))
-        for number in range(4)
-    ] == [Code.PASS, Code.PASS, Code.PASS, Code.UNSCHEDULABLE]
+    plan = plan_of(world, pods[3])
+    found = [plan.filter_row(0, PodChange({0: tuple(added[:number])})) for number in range(4)]
+    assert found == [Code.PASS, Code.PASS, Code.PASS, Code.UNSCHEDULABLE]
     taken = freed_capacity(world.reservations, PodChange({0: tuple(added[:2])}))
     assert taken.rows[0][CPU] == -2000
     assert taken.matchable == {0: False}
-    check_rows(state, PodChange({0: tuple(added)}))
+    check_rows(plan, PodChange({0: tuple(added)}))
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_cached_results_equal_fresh_ones(seed):
     random = Random(seed)
     world = a_world(random)
-    states = [state_of(world, an_owner(random, f"asker{i}")) for i in range(4)]
+    plans = [plan_of(world, an_owner(random, f"asker{i}")) for i in range(4)]
     everything = slice(0, world.nodes.size)
     for _ in play(random, world, 25):
-        for state in states:
-            kept, anew = results_of(state), OwnerResults(state)
+        for plan in plans:
+            kept, anew = plan.current_results(), OwnerResults(plan)
             anew.refresh()
             assert (kept.verdicts == anew.verdicts).all()
             assert (kept.scores(everything) == anew.scores(everything)).all()
@@ -171,11 +167,11 @@ def test_cached_results_equal_fresh_ones(seed):
 def test_the_reservation_is_nominated_as_if_the_pod_were_not_assumed_yet():
     remembered = []
 
-    def on_step(state, placement):
-        before = state.results.before(placement.row)
+    def on_step(plan, placement):
+        before = plan.results.before(placement.row)
         if before is not None:
             without = PodChange(removed={placement.row: (placement.pod,)})
-            assert choose(state, before) == nominate(state, placement.row, without)
+            assert choose(before) == nominate(plan, placement.row, without)
             remembered.append(before)
 
     for seed in SEEDS:

@@ -22,8 +22,6 @@ from holdfast.errors import Conflict, NotFound, Refused
 from holdfast.framework.plugin import MERGE_PATCH, ApiCall, ApiCalls
 
 TRIES = 5
-INVALID_OWNERS = "InvalidReservationOwners"
-NOT_ACTING = "the pod is an ordinary pod, and no other pod may use its resources"
 
 
 def write_current_owner(acting: ReservationInfo, owner: PodInfo) -> ApiCalls:

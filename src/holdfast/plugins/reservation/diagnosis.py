@@ -21,8 +21,7 @@ from holdfast.columns.node_table import NodeTable
 from holdfast.columns.pod_info import PodInfo
 from holdfast.columns.selection import required_selected
 from holdfast.framework.rejection import EXCLUDED, Rejection
-from holdfast.plugins.reservation.owner import OwnerState
-from holdfast.plugins.reservation.row_reasons import reasons_of_matched_rows
+from holdfast.plugins.reservation.owner_plan import OwnerPlan
 
 NAMED = "exactly matches the requested reservation name"
 BY_NODE = "for node reason that"
@@ -112,9 +111,9 @@ def reasons_by_row(rejection: Rejection, rows: Iterable[int]) -> dict[int, tuple
             reasons[row] = rejection.reasons(row)
     if not ours:
         return reasons
-    state = getattr(rejection.plans["Reservation"], "state", None)
-    assert isinstance(state, OwnerState), "only owners are refused by reservations"
-    return reasons | reasons_of_matched_rows(state, np.array(ours, np.intp))
+    plan = rejection.plans["Reservation"]
+    assert isinstance(plan, OwnerPlan), "only owners are refused by reservations"
+    return reasons | plan.reasons_of_rows(np.array(ours, np.intp))
 
 
 def summary(

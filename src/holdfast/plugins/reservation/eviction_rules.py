@@ -18,7 +18,7 @@ from holdfast.columns.interner import PODS
 from holdfast.columns.pod_info import PodInfo
 from holdfast.columns.request_fit import short_of
 from holdfast.errors import BadRequest
-from holdfast.framework.plugin import Code, PodChange
+from holdfast.framework.plugin import Code, PodChange, PreemptionRules
 from holdfast.framework.rejection import Rejection
 
 OWN_BECOMES_AVAILABLE = (
@@ -26,18 +26,20 @@ OWN_BECOMES_AVAILABLE = (
 )
 
 
-def why_no_eviction(rejection: Rejection, *, enabled: bool) -> str | None:
-    """Return why no pod may be evicted for a rejected pod; None if pods may be evicted."""
-    pod, view = rejection.pod, rejection.view
-    if pod.is_reserve_pod:
-        view.nodes.add_selector_keys(frozenset((names.DISABLE_PREEMPTIBLE,)))
-        return None if enabled else ""
-    opens = any(
-        rejection.codes[view.nodes.row_of[info.node]] == Code.UNSCHEDULABLE
-        and will_be_available_for(info, pod, view.world.reservations, rejection)
-        for info in _waiting(pod, view.world.reservations)
-    )
-    return OWN_BECOMES_AVAILABLE if opens else None
+class OwnerEvictionRules(PreemptionRules):
+    """Forbid preemption for an owner that need only wait."""
+
+    __slots__ = ()
+
+    def preemption_refusal(self, rejection: Rejection) -> str | None:
+        """Forbid it while one of the pod's reservations becomes available."""
+        pod, view = rejection.pod, rejection.view
+        opens = any(
+            rejection.codes[view.nodes.row_of[info.node]] == Code.UNSCHEDULABLE
+            and will_be_available_for(info, pod, view.world.reservations, rejection)
+            for info in _waiting(pod, view.world.reservations)
+        )
+        return OWN_BECOMES_AVAILABLE if opens else None
 
 
 def is_protected(pod: PodInfo) -> bool:

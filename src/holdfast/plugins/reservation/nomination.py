@@ -12,47 +12,27 @@ from holdfast.capacity.reserved_resources import NOTHING_FREED, freed_capacity
 from holdfast.columns.interner import CPU, PODS
 from holdfast.columns.pod_info import PodInfo
 from holdfast.framework.plugin import NO_CHANGE, PodChange
-from holdfast.plugins.reservation.owner import OwnerState
+from holdfast.plugins.reservation.owner import OwnerRequest
 from holdfast.plugins.reservation.row_fit import RowFit, fit_row
 from holdfast.plugins.reservation.row_reasons import NO_MATCH, NONE_MEETS, none_matchable
 
 TAKEN = "reservation has allocateOnce enabled and has already been allocated"
 Allocations = dict[str, dict[int, int]]
+Nominated = tuple[ReservationInfo | None, list[ReservationInfo]]
+"""The nominated reservation, and others that the owner may allocate from, sorted."""
 
 
-def nominate_assumed(
-    state: OwnerState, pod: PodInfo, row: int
-) -> tuple[ReservationInfo | None, list[ReservationInfo]]:
-    """Nominate for an owner that is assumed on the row, beside other nominated pods if possible."""
-    # The pod is assumed already and must not count twice.
-    without = {row: (pod,)}
-    beside = state.nominations.ahead_of(pod, row) if state.nominations else None
-    if beside:
-        found = nominate(state, row, PodChange({row: tuple(beside.values())}, without))
-        if found[0] is not None:
-            return found
-    before = state.results.before(row) if state.results is not None else None
-    if before is not None:
-        return choose(state, before)
-    return nominate(state, row, PodChange(removed=without))
+def nominate(owner: OwnerRequest, row: int, change: PodChange = NO_CHANGE) -> Nominated:
+    """Nominate one of the reservations of a row, now or under a change."""
+    freed = freed_capacity(owner.reservations, change) if change else NOTHING_FREED
+    return choose(fit_row(owner, row, freed, change))
 
 
-def nominate(
-    state: OwnerState, row: int, change: PodChange = NO_CHANGE
-) -> tuple[ReservationInfo | None, list[ReservationInfo]]:
-    """Return the nominated reservation of a row, and others the owner may allocate from, sorted."""
-    freed = freed_capacity(state.reservations, change) if change else NOTHING_FREED
-    found = fit_row(state, row, freed, change)
-    return choose(state, found)
-
-
-def choose(
-    state: OwnerState, found: RowFit | None
-) -> tuple[ReservationInfo | None, list[ReservationInfo]]:
+def choose(found: RowFit | None) -> Nominated:
     """Nominate one of the reservations of a row.
 
-    The lowest order label is first; without labels the highest score, with what other plugins add;
-    then the oldest, then by name.
+    The lowest order label is first; without labels the highest score; then the oldest, then by
+    name.
     """
     serving = found.nominable if found is not None else []
     if found is None or not serving:
@@ -70,12 +50,12 @@ def choose(
     return chosen, sorted(beside, key=lambda info: info.nomination_order)
 
 
-def why_none_nominated(state: OwnerState, row: int) -> str:
+def why_none_nominated(owner: OwnerRequest, row: int) -> str:
     """Return why no reservation can be nominated on a row."""
-    here = state.on_row(row)
+    here = owner.on_row(row)
     if here is None:
         return NO_MATCH
-    return TAKEN if none_matchable(state, row) else NONE_MEETS
+    return TAKEN if none_matchable(owner, row) else NONE_MEETS
 
 
 def split_request(
@@ -113,7 +93,7 @@ def split_request(
 
 
 def allocation_annotations(
-    state: OwnerState,
+    owner: OwnerRequest,
     pod: PodInfo,
     chosen: ReservationInfo,
     allocations: Mapping[str, Mapping[int, int]],
@@ -128,10 +108,10 @@ def allocation_annotations(
     if len(allocations) > 1 or names.DRAWS in pod.pod.metadata.annotations:
         listed = [
             {
-                "name": state.reservations.by_uid[uid].reservation.name,
+                "name": owner.reservations.by_uid[uid].reservation.name,
                 "uid": uid,
                 "resources": {
-                    state.nodes.resources[r]: f"{a}m" if r == CPU else str(a)
+                    owner.nodes.resources[r]: f"{a}m" if r == CPU else str(a)
                     for r, a in amounts.items()
                     if r != PODS
                 },

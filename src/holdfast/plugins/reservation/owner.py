@@ -1,9 +1,9 @@
-"""The state of owners that match the same reservations with the same request."""
+"""What owners ask of their reservations: the same for owners with the same ones and request."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,18 +15,15 @@ from holdfast.columns.node_table import NodeTable
 from holdfast.columns.ports import HostPort
 from holdfast.columns.request_fit import RequestFit
 from holdfast.device_share.requests import device_resources
-from holdfast.framework.nominations import Nominations
 from holdfast.framework.reservation_options import ReservationOptions
 
 if TYPE_CHECKING:
-    from holdfast.plugins.reservation.owner_results import OwnerResults
     from holdfast.plugins.reservation.row_fit import MatchedRow
-    from holdfast.plugins.reservation.row_reasons import RowReasons
 
 
 @dataclass(slots=True, eq=False)
-class OwnerState:
-    """The state of owners that match the same reservations with the same request."""
+class OwnerRequest:
+    """The request of owners in all names that count, and the reservations that they match."""
 
     nodes: NodeTable
     reservations: ReservationCache
@@ -39,7 +36,6 @@ class OwnerState:
     ports: frozenset[HostPort] = frozenset()
     device_backed: frozenset[int] = frozenset()
     """Resources that devices provide on nodes which have none of their own; not counted there."""
-    nominations: Nominations | None = None
     falls_back: bool = False
     """It may use unreserved resources where its reservations do not suffice."""
     ignored: frozenset[int] = frozenset()
@@ -62,11 +58,7 @@ class OwnerState:
     """Some of its reservations have an order label: the lowest one beats any score."""
     options: ReservationOptions | None = None
     """What other plugins say about the matched reservations."""
-    results: OwnerResults | None = field(default=None, repr=False)
-    """Cached verdicts and scores."""
-    reasons: RowReasons | None = field(default=None, repr=False)
-    """Cached reasons of rejected rows."""
-    matched_rows: dict[int, MatchedRow] = field(default_factory=dict, repr=False)
+    matched_rows: dict[int, MatchedRow] = field(init=False, default_factory=dict, repr=False)
     """The matched reservations of rows that were evaluated alone."""
 
     def __post_init__(self) -> None:
@@ -106,16 +98,12 @@ class OwnerState:
         slots = self.match.slots.tolist()
         return np.array([resource in self.converted.get(s, ()) for s in slots], np.bool_)
 
-    def with_options(self, options: ReservationOptions) -> OwnerState:
-        """Return the state that considers what other plugins say about the reservations."""
-        return replace(self, options=options, results=None, reasons=None, matched_rows={})
-
     def identified(self, row: int) -> frozenset[int]:
         """Return the resources of a row in which several reservations do not add up."""
         return frozenset() if self.options is None else self.options.identified(row)
 
-    def on_row(self, row: int) -> OwnerState | None:
-        """Return the state for one row alone; None for a row without a matched reservation."""
+    def on_row(self, row: int) -> Self | None:
+        """Return the same for one row alone; None for a row without a matched reservation."""
         match = self.match
         slots = match.slots[match.span(row)]
         if not len(slots):
@@ -124,4 +112,4 @@ class OwnerState:
             match, slots=slots, rows=np.array([row], np.intp), first=np.zeros(1, np.intp),
             at=np.zeros(len(slots), np.intp),
         )  # fmt: skip
-        return replace(self, match=only, results=None, reasons=None, matched_rows={})
+        return replace(self, match=only)

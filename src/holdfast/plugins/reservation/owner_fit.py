@@ -28,7 +28,7 @@ from holdfast.capacity.reservation_info import percent_filled
 from holdfast.capacity.reserved_resources import NOTHING_FREED, FreedCapacity
 from holdfast.columns.interner import PODS
 from holdfast.framework.plugin import NO_CHANGE, Code, PodChange
-from holdfast.plugins.reservation.owner import OwnerState
+from holdfast.plugins.reservation.owner import OwnerRequest
 
 Bools = NDArray[np.bool_]
 Ints = NDArray[np.int64]
@@ -54,7 +54,7 @@ class ReservationFit(NamedTuple):
 
 
 def fit_reservation(
-    state: OwnerState,
+    owner: OwnerRequest,
     spare: Sequence[Numbers],
     added: Sequence[Numbers],
     left: Sequence[Numbers],
@@ -74,29 +74,29 @@ def fit_reservation(
     by_node: Flags = True
     short: Flags = False
     covers: Flags
-    concerned, contributes, covers = ports | state.required, ports, True
-    needs = zip(state.needs, spare, added, left, restricts, asked, strict=True)
+    concerned, contributes, covers = ports | owner.required, ports, True
+    needs = zip(owner.needs, spare, added, left, restricts, asked, strict=True)
     for (_, wanted), has, more, own, limited, compared in needs:
         by_node = by_node & (has + more >= 0)
         short = short | (limited & (own < wanted))
         concerned = concerned | compared
         contributes = contributes | (compared & (own > 0))
         covers = covers & (more >= wanted * compared)
-    applies = matchable & concerned & (contributes | short | state.required)
+    applies = matchable & concerned & (contributes | short | owner.required)
     inside = short ^ True
     serves = applies & by_node & inside
     return ReservationFit(applies, by_node, inside, contributes, covers, serves)
 
 
-def passes(state: OwnerState, served: Flags, shared: Flags, fits: Flags) -> Flags:
+def passes(owner: OwnerRequest, served: Flags, shared: Flags, fits: Flags) -> Flags:
     """Tell whether a row passes, or which of many rows do.
 
     A row passes if a reservation can be used, or if the pod requires none and fits without, and
     none applies or the pod may fall back.
     """
-    if state.requires_reservation:
+    if owner.requires_reservation:
         return served
-    return served | (fits if state.falls_back else fits & (shared ^ True))
+    return served | (fits if owner.falls_back else fits & (shared ^ True))
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,34 +127,34 @@ class OwnerFit:
 
 
 def fit_owner(
-    state: OwnerState, freed: FreedCapacity = NOTHING_FREED, change: PodChange = NO_CHANGE
+    owner: OwnerRequest, freed: FreedCapacity = NOTHING_FREED, change: PodChange = NO_CHANGE
 ) -> OwnerFit:
     """Compare the needs of the pod with all matched reservations, now or under a change.
 
     ``freed`` is what ``change`` frees.
     """
-    match = state.match
-    matchable = matchable_slots(state, freed)
-    spare, left = _spare(state, freed), _left(state, freed)
+    match = owner.match
+    matchable = matchable_slots(owner, freed)
+    spare, left = _spare(owner, freed), _left(owner, freed)
     there = [amount[match.at] for amount in spare]
-    added = _contributions(state, left, matchable)
-    restricts, asked = _restricts_and_asked(state)
+    added = _contributions(owner, left, matchable)
+    restricts, asked = _restricts_and_asked(owner)
     fit = fit_reservation(
-        state, there, added, left,
-        restricts=restricts, asked=asked, matchable=matchable, ports=_has_ports(state),
+        owner, there, added, left,
+        restricts=restricts, asked=asked, matchable=matchable, ports=_has_ports(owner),
     )  # fmt: skip
     reach = [amount + more for amount, more in zip(there, added, strict=True)]
-    excluded, allowed_without, unresolvable = _options(state, change)
+    excluded, allowed_without, unresolvable = _options(owner, change)
     applies, serves = np.asarray(fit.applies), np.asarray(fit.serves) & ~excluded
     passing = passes(
-        state,
+        owner,
         served=np.logical_or.reduceat(serves, match.first),
         shared=np.logical_or.reduceat(applies, match.first),
         fits=np.logical_and.reduce([allowed_without, *(amount >= 0 for amount in spare)]),
     )
     lacks = [
         limited & (own < wanted)
-        for (_, wanted), own, limited in zip(state.needs, left, restricts, strict=True)
+        for (_, wanted), own, limited in zip(owner.needs, left, restricts, strict=True)
     ]
     return OwnerFit(
         spare, reach, left, lacks, applies, serves, np.asarray(fit.by_node),
@@ -163,148 +163,148 @@ def fit_owner(
     )  # fmt: skip
 
 
-def _options(state: OwnerState, change: PodChange) -> tuple[Bools, Bools, Bools]:
+def _options(owner: OwnerRequest, change: PodChange) -> tuple[Bools, Bools, Bools]:
     """Ask other plugins: excluded reservations, rows without, rows where nothing can help."""
-    match, options = state.match, state.options
+    match, options = owner.match, owner.options
     if options is None:
         none = np.zeros(len(match.rows), np.bool_)
         return np.zeros(len(match.slots), np.bool_), ~none, none
     verdicts = options.verdicts(match.slots, change)
     without = options.verdicts_without(match.rows, change)
     best = np.minimum.reduceat(verdicts, match.first)
-    if not state.requires_reservation:
+    if not owner.requires_reservation:
         best = np.minimum(best, without)
     return verdicts != 0, without == 0, best == Code.UNRESOLVABLE
 
 
-def nominable(state: OwnerState, found: OwnerFit) -> Bools:
+def nominable(owner: OwnerRequest, found: OwnerFit) -> Bools:
     """Tell which reservations can be nominated.
 
     Default ones that contribute nothing cannot, if another one on the row does.
     """
-    match, serves = state.match, found.serves
-    adds_up = state.reservations.columns.default_policy[match.slots]
+    match, serves = owner.match, found.serves
+    adds_up = owner.reservations.columns.default_policy[match.slots]
     helped = np.logical_or.reduceat(serves & found.contributes & adds_up, match.first)[match.at]
     named: Bools = serves & (found.contributes | ~adds_up | ~helped)
     return named
 
 
-def matchable_slots(state: OwnerState, freed: FreedCapacity = NOTHING_FREED) -> Bools:
+def matchable_slots(owner: OwnerRequest, freed: FreedCapacity = NOTHING_FREED) -> Bools:
     """Tell which matched reservations are matchable, with what is freed."""
-    slots = state.match.slots
-    matchable: Bools = state.reservations.columns.matchable[slots]
+    slots = owner.match.slots
+    matchable: Bools = owner.reservations.columns.matchable[slots]
     for slot, then in freed.matchable.items():
         matchable[slots == slot] = then
     return matchable
 
 
-def _spare(state: OwnerState, freed: FreedCapacity) -> list[Ints]:
+def _spare(owner: OwnerRequest, freed: FreedCapacity) -> list[Ints]:
     """Return what matched rows would have left beside each need."""
-    rows, found = state.match.rows, []
+    rows, found = owner.match.rows, []
     for (resource, wanted), spare in zip(
-        state.node_needs, state.spare.remaining(rows), strict=True
+        owner.node_needs, owner.spare.remaining(rows), strict=True
     ):
         amount: Ints = spare + freed.to_rows(rows, resource)
         # Waiting reservations must not reduce what other reservations have left.
-        for node in state.reservations.waiting:
-            row = state.nodes.row_of.get(node, -1)
+        for node in owner.reservations.waiting:
+            row = owner.nodes.row_of.get(node, -1)
             at = int(rows.searchsorted(row))
             if at < len(rows) and rows[at] == row:
-                held = state.reservations.waiting.held(node, resource)
+                held = owner.reservations.waiting.held(node, resource)
                 amount[at] = without_waiting(int(amount[at]), wanted, held)
         found.append(amount)
     # The node has what it has in the names that the pod uses.
-    return found + [np.zeros(len(rows), np.int64)] * (len(state.needs) - len(found))
+    return found + [np.zeros(len(rows), np.int64)] * (len(owner.needs) - len(found))
 
 
-def _left(state: OwnerState, freed: FreedCapacity) -> list[Ints]:
+def _left(owner: OwnerRequest, freed: FreedCapacity) -> list[Ints]:
     """Return what remains of each reservation for each need."""
-    columns, slots = state.reservations.columns, state.match.slots
+    columns, slots = owner.reservations.columns, owner.match.slots
     nothing = np.zeros(len(slots), np.int64)
     return [
         (columns.remaining[resource, slots] if resource < len(columns.remaining) else nothing)
         + freed.to_reservations(slots, resource)
-        for resource, _ in state.needs
+        for resource, _ in owner.needs
     ]
 
 
-def _contributions(state: OwnerState, left: list[Ints], matchable: Bools) -> list[Ints]:
+def _contributions(owner: OwnerRequest, left: list[Ints], matchable: Bools) -> list[Ints]:
     """Return what each reservation contributes to each need, with those it adds up with."""
-    match = state.match
+    match = owner.match
     adds_up = (
         matchable
-        if state.ignores_reservations
-        else state.reservations.columns.default_policy[match.slots] & matchable
+        if owner.ignores_reservations
+        else owner.reservations.columns.default_policy[match.slots] & matchable
     )
     found: list[Ints] = []
-    for (resource, _), own in zip(state.needs, left, strict=True):
+    for (resource, _), own in zip(owner.needs, left, strict=True):
         # A pod slot comes from one reservation: those of several do not add up.
-        if resource == PODS and not state.ignores_reservations:
+        if resource == PODS and not owner.ignores_reservations:
             found.append(own)
             continue
         pooled = np.add.reduceat(np.where(adds_up, own, 0), match.first)
         found.append(np.where(adds_up, pooled[match.at], own))
-    if state.options is not None and len(match.slots) > len(match.rows):
-        _keep_identified(state, left, found)
+    if owner.options is not None and len(match.slots) > len(match.rows):
+        _keep_identified(owner, left, found)
     return found
 
 
-def _keep_identified(state: OwnerState, left: list[Ints], contributions: list[Ints]) -> None:
+def _keep_identified(owner: OwnerRequest, left: list[Ints], contributions: list[Ints]) -> None:
     """Let only the reservation itself contribute what has an identity."""
-    match = state.match
+    match = owner.match
     several = np.diff(match.first, append=len(match.slots)) > 1
     for row in match.rows[several].tolist():
-        identified, here = state.identified(row), match.span(row)
-        for (resource, _), own, added in zip(state.needs, left, contributions, strict=True):
+        identified, here = owner.identified(row), match.span(row)
+        for (resource, _), own, added in zip(owner.needs, left, contributions, strict=True):
             if resource in identified:
                 added[here] = own[here]
 
 
-def _restricts_and_asked(state: OwnerState) -> tuple[list[Bools], list[Bools]]:
+def _restricts_and_asked(owner: OwnerRequest) -> tuple[list[Bools], list[Bools]]:
     """Tell for each need which reservations restrict the pod in it, and which reserve it."""
-    columns, slots = state.reservations.columns, state.match.slots
+    columns, slots = owner.reservations.columns, owner.match.slots
     none = np.zeros(len(slots), np.bool_)
     restricts, asked = [], []
-    for resource, _ in state.needs:
-        known = resource < len(columns.restricts) and resource not in state.ignored
+    for resource, _ in owner.needs:
+        known = resource < len(columns.restricts) and resource not in owner.ignored
         restricts.append(
-            columns.restricts[resource, slots] if known and not state.ignores_reservations else none
+            columns.restricts[resource, slots] if known and not owner.ignores_reservations else none
         )
         counts = known and resource != PODS
         asked.append(columns.reserved[resource, slots] > 0 if counts else none)
-    for n in range(len(state.node_needs), len(state.needs)):
-        applies = state.converts(state.needs[n][0])
+    for n in range(len(owner.node_needs), len(owner.needs)):
+        applies = owner.converts(owner.needs[n][0])
         restricts[n], asked[n] = restricts[n] & applies, asked[n] & applies
     return restricts, asked
 
 
-def _has_ports(state: OwnerState) -> Bools:
+def _has_ports(owner: OwnerRequest) -> Bools:
     """Tell which reservations hold some of the pod's host ports."""
-    columns, slots = state.reservations.columns, state.match.slots
-    if not state.ports:
+    columns, slots = owner.reservations.columns, owner.match.slots
+    if not owner.ports:
         return np.zeros(len(slots), np.bool_)
     found: Bools = columns.has_ports_or_volumes[slots]
     for i in found.nonzero()[0]:
-        found[i] = bool(state.ports & state.reservations.at(int(slots[i])).pod_info.host_ports)
+        found[i] = bool(owner.ports & owner.reservations.at(int(slots[i])).pod_info.host_ports)
     return found
 
 
-def reservation_scores(state: OwnerState, found: OwnerFit) -> Ints:
+def reservation_scores(owner: OwnerRequest, found: OwnerFit) -> Ints:
     """Score each matched reservation 0..100: how full it would be, the mean of what it reserves.
 
     0 if it has nothing left for the pod, else 1 or more. Where the pod must take the rest from the
     node, the score is one less, so a reservation that covers the request wins a tie.
     """
-    columns, slots = state.reservations.columns, state.match.slots
-    request, restricted = state.compared, columns.restricted_policy[slots]
+    columns, slots = owner.reservations.columns, owner.match.slots
+    request, restricted = owner.compared, columns.restricted_policy[slots]
     total, counted = np.zeros(len(slots), np.int64), np.zeros(len(slots), np.int64)
     for resource in columns.resources:
         reserved = columns.reserved[resource, slots]
         held = reserved > 0
         wanted: Ints = np.full(len(slots), request.get(resource, 0), np.int64)
-        for other, amount in state.needs[len(state.node_needs) :]:
+        for other, amount in owner.needs[len(owner.node_needs) :]:
             if other == resource:
-                wanted += np.where(state.converts(resource), amount, 0)
+                wanted += np.where(owner.converts(resource), amount, 0)
         then = columns.allocated[resource, slots] + wanted
         used_up = ~restricted & (wanted >= columns.remaining[resource, slots])
         percent = np.where(used_up, 100, percent_filled(then, np.maximum(reserved, 1)))
@@ -315,9 +315,9 @@ def reservation_scores(state: OwnerState, found: OwnerFit) -> Ints:
     return drawn
 
 
-def row_scores(state: OwnerState, found: OwnerFit) -> Ints:
+def row_scores(owner: OwnerRequest, found: OwnerFit) -> Ints:
     """Score each matched row by its best reservation; 0 without."""
-    first, own = state.match.first, np.where(found.serves, reservation_scores(state, found), 0)
+    first, own = owner.match.first, np.where(found.serves, reservation_scores(owner, found), 0)
     best: Ints = np.maximum.reduceat(own, first)
     return best
 

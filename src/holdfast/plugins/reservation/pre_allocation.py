@@ -7,7 +7,7 @@ running pods suffice, and where the reservation would have to wait.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -20,37 +20,35 @@ from holdfast.capacity.pre_allocation import (
     find_candidates,
     read_rules,
 )
-from holdfast.capacity.reservation_cache import ReservationCache
 from holdfast.capacity.reserved_resources import freed_capacity
 from holdfast.columns.interner import PODS
-from holdfast.columns.node_table import NodeTable
 from holdfast.columns.pod_info import PodInfo
 from holdfast.columns.request_fit import RequestFit, short_of
-from holdfast.framework.former_contract import PreFilterResult
 from holdfast.framework.plugin import (
     NO_CHANGE,
     AnyRows,
     ClusterEvent,
     Code,
+    NodeScorer,
+    Placement,
     PodChange,
     RawScores,
     Reject,
+    Rows,
     Verdicts,
 )
-from holdfast.framework.reservation_options import ReservationOptions
+from holdfast.framework.reservation_options import ReservationAllocator, ReservationOptions
 from holdfast.framework.view import View
-from holdfast.plugins.reservation.arguments import PreAllocationConfig
+from holdfast.plugins.reservation.arguments import PreAllocationConfig, ReservationArgs
 from holdfast.plugins.reservation.reserve_pods import (
     NO_CLUSTER_MODE,
-    ReserveState,
-    filter_reserve_pod,
+    ReservePodPlan,
     prepare_reserve_pod,
     uses_pre_allocation,
 )
 
 NO_POD_MATCHES = "node(s) no pod match reservation with pre allocation required"
 NONE_SUITABLE = "node(s) no pod(s) to meet the pre-allocation requirements"
-
 PODS_BEING_BOUND = "node(s) had pods that are being bound"
 
 NO_RESULT = PreAllocationResult()
@@ -69,42 +67,32 @@ class PreAllocationRows(NamedTuple):
 
 
 @dataclass(slots=True, eq=False)
-class PreAllocationState:
-    """A pre-allocating reservation.
+class PreAllocationPlan(ReservePodPlan, ReservationAllocator, NodeScorer):
+    """Filter and score nodes for a reservation that pre-allocates.
 
     ``chosen`` is the result of the row that was chosen.
     """
 
-    nodes: NodeTable
-    reservations: ReservationCache
     rules: PreAllocationRules
     pre_allocatable: PreAllocatablePods
-    reserve_state: ReserveState
+    allowed_rows: Rows | None = None
     chosen: PreAllocationResult = NO_RESULT
     options: ReservationOptions | None = None
     """What plugins say that give out what has an identity."""
-    _row_results: PreAllocationRows | None = field(default=None, repr=False)
+    _row_results: PreAllocationRows | None = field(default=None, init=False, repr=False)
+
+    # The results depend on the pods of all nodes: no other plan is the same.
+    __eq__, __hash__ = object.__eq__, object.__hash__
+
+    def with_options(self, options: ReservationOptions) -> Self:
+        """Consider what other plugins say about the pods to take over."""
+        return replace(self, options=options)
 
     def row_results(self) -> PreAllocationRows:
         """Return the results of every row, computed again when pods or rows changed."""
         if self._row_results is None or self._row_results.version != self.nodes.pods_version:
-            self._row_results = _evaluate_rows(self)
+            return self._evaluate_rows()
         return self._row_results
-
-    def decide(self, row: int) -> PreAllocationResult:
-        """Store and return the result of the chosen row, as it was when the decision was made."""
-        assert self._row_results is not None, "no row was evaluated"
-        score = int(self._row_results.scores[row])
-        waits = PreAllocationResult(shortfall=max(0, -score))
-        self.chosen = self._row_results.results.get(row, waits)
-        return self.chosen
-
-    def awaits_binding(self, row: int, but: str) -> bool:
-        """Tell whether other pods are assumed on a row.
-
-        The controller cannot see these pods yet, and would find the resources free too early.
-        """
-        return any(uid != but and self.nodes.is_assumed(uid) for uid in self.nodes.pods_on(row))
 
     def at(self, row: int, change: PodChange = NO_CHANGE) -> PreAllocationResult:
         """Choose pods on one row, now or under a change."""
@@ -117,30 +105,123 @@ class PreAllocationState:
         if options is None:
             return choose_pods(self.rules, free, staying)
         return choose_pods(
-            self.rules,
-            free,
-            staying,
-            lambda pods: options.allow_pre_allocation(row, pods, change),
+            self.rules, free, staying, lambda pods: options.allow_pre_allocation(row, pods, change)
         )
 
-    def with_options(self, options: ReservationOptions) -> PreAllocationState:
-        """Return the state that considers what other plugins say."""
-        return replace(self, options=options, _row_results=None)
+    def filter(self, rows: AnyRows, change: PodChange = NO_CHANGE) -> Verdicts:
+        """Reject rows where the resources of pods do not suffice; on others it may wait."""
+        found: Verdicts = self.row_results().verdicts[rows].copy()
+        if change:
+            for position, row in change.positions_in(rows):
+                found[position] = self._code(row, self.at(row, change))
+        return np.maximum(found, ReservePodPlan.filter(self, rows))
 
-    def never(self, row: int) -> list[int]:
+    def depends_on_pods(self) -> bool:
+        """Return True: what pods have can be taken over on any row."""
+        return True
+
+    def reasons(self, row: int, change: PodChange = NO_CHANGE) -> tuple[str, ...]:
+        """Return what is short on the node, or inside the reservation."""
+        if elsewhere := ReservePodPlan.reasons(self, row):
+            return elsewhere
+        names, result = self.nodes.resources, self.at(row, change)
+        by_node = set(self._never(row)) if result.shortfall else result.by_node
+        on_node = [_short(names[r], " by node") for r in by_node]
+        inside = [f"Reservation(s) {_short(names[r], '')}" for r in result.inside]
+        others: tuple[str, ...] = ()
+        if self.options is not None:
+            [others] = self.options.reasons_without(np.array([row], np.intp), change)
+        return (*sorted(on_node), *inside, *others) or (NONE_SUITABLE,)
+
+    def score(self, rows: AnyRows) -> RawScores:
+        """Prefer rows where the reservation need not wait, then those with the best pods."""
+        return self.row_results().scores[rows]
+
+    def normalize_by_range(self, raw: Any, low: float, high: float) -> Any:
+        """Scale scores to 0..100; rows where it need not wait are above all where it must."""
+        if low >= 0:
+            return raw
+        covered = _LOWEST_WITHOUT_WAITING + raw * (100 - _LOWEST_WITHOUT_WAITING) // 100
+        return np.where(raw >= 0, covered, (100 + raw) // 2)
+
+    def reserve(self, placement: Placement) -> Reject | None:
+        """Pre-allocate the pods of the row."""
+        uid, result = placement.pod.uid, self.decide(placement.row)
+        if result.shortfall and self._awaits_binding(placement.row, uid):
+            self.reservations.awaiting_binds[uid] = placement.node
+            return Reject(Code.UNSCHEDULABLE, (PODS_BEING_BOUND,))
+        self.reservations.awaiting_binds.pop(uid, None)
+        self.reservations.pre_allocate(result.pods, uid, placement.node)
+        placement.pre_allocated = result.pods
+        return ReservePodPlan.reserve(self, placement)
+
+    def unreserve(self, placement: Placement) -> None:
+        """Give the pods back."""
+        ReservePodPlan.unreserve(self, placement)
+        self.reservations.cancel_pre_allocation(placement.pod.uid)
+
+    def decide(self, row: int) -> PreAllocationResult:
+        """Store and return the result of the chosen row, as it was when the decision was made."""
+        assert self._row_results is not None, "no row was evaluated"
+        score = int(self._row_results.scores[row])
+        waits = PreAllocationResult(shortfall=max(0, -score))
+        self.chosen = self._row_results.results.get(row, waits)
+        return self.chosen
+
+    def _awaits_binding(self, row: int, but: str) -> bool:
+        """Tell whether other pods are assumed on a row.
+
+        The controller cannot see these pods yet, and would find the resources free too early.
+        """
+        return any(uid != but and self.nodes.is_assumed(uid) for uid in self.nodes.pods_on(row))
+
+    def _never(self, row: int) -> list[int]:
         """Return the resources the node has too little of, even without any pod."""
         has = self.nodes.amounts.allocatable_at
         return short_of(self.rules.wanted, {r: has[r][row] for r in self.rules.wanted})
 
+    def _code(self, row: int, result: PreAllocationResult) -> Code:
+        if result.refused:
+            return Code.UNSCHEDULABLE
+        if result.shortfall and self._never(row):
+            return Code.UNRESOLVABLE
+        return Code.PASS
+
+    def _evaluate_rows(self) -> PreAllocationRows:
+        nodes, rules = self.nodes, self.rules
+        every = slice(0, nodes.capacity)
+        fit = RequestFit.of(nodes.amounts, tuple(rules.reserved.items()), frozenset())
+        shortfall = np.zeros(nodes.capacity, np.int64)
+        for need, spare in zip(fit.needs, fit.remaining(every), strict=True):
+            missing = np.clip(-spare, 0, need.wanted)
+            shortfall = np.maximum(shortfall, np.maximum(100 * missing // need.wanted, missing > 0))
+        short, never = shortfall > 0, ~fit.fits_if_empty(every) | (nodes.allocatable[PODS] == 0)
+        found = np.where(short & never, Code.UNRESOLVABLE, Code.PASS).astype(np.int8)
+        if rules.required:
+            found[:] = Code.UNSCHEDULABLE
+        elif self.options is not None:
+            rows = nodes.rows
+            found[rows] = np.maximum(found[rows], self.options.verdicts_without(rows))
+        scores = np.where(short, -shortfall, 100 if rules.multiple else 0).astype(np.float64)
+        candidates = find_candidates(self.pre_allocatable, rules, nodes, self.reservations)
+        evaluated = PreAllocationRows(nodes.pods_version, found, scores, candidates, {})
+        self._row_results = evaluated
+        for row in candidates:
+            result = evaluated.results[row] = self.at(row)
+            found[row] = self._code(row, result)
+            scores[row] = result.score(rules)
+        return evaluated
+
 
 def prepare_pre_allocation(
-    pod: PodInfo, view: View, config: PreAllocationConfig
-) -> ReserveState | PreAllocationState | PreFilterResult | Reject:
-    """Prepare the state of a reserve pod, and its rules if it pre-allocates."""
-    reserve_state = prepare_reserve_pod(pod, view)
-    if isinstance(reserve_state, Reject) or not uses_pre_allocation(pod, view):
-        return reserve_state
-    reservation = reserve_state.reservations.pending[pod.uid]
+    pod: PodInfo, view: View, args: ReservationArgs
+) -> ReservePodPlan | Reject:
+    """Return the plan for a reserve pod, with the rules of its reservation if it pre-allocates."""
+    enabled, config = args.enable_preemption, args.pre_allocation_config
+    plan = prepare_reserve_pod(pod, view, enable_preemption=enabled)
+    if isinstance(plan, Reject) or not uses_pre_allocation(pod, view):
+        return plan
+    reservation = plan.reservations.pending[pod.uid]
     if uses_cluster_mode(reservation) and not config.enable_cluster_mode:
         return Reject(Code.UNRESOLVABLE, (NO_CLUSTER_MODE,))
     resources = view.nodes.resources
@@ -149,15 +230,15 @@ def prepare_pre_allocation(
     )
     pre_allocatable = PreAllocatablePods.to(reservation, config.cluster_mode)
     view.nodes.add_selector_keys(pre_allocatable.label_keys)
-    state = PreAllocationState(
-        view.nodes, reserve_state.reservations, rules, pre_allocatable, reserve_state
+    pre_allocating = PreAllocationPlan(
+        plan.nodes, plan.reservations, plan.pinned, plan.policy, enabled, rules, pre_allocatable
     )
-    if not rules.required:
-        return state
-    rows = np.array(sorted(state.row_results().candidates), np.intp)
-    return (
-        PreFilterResult(state, rows) if len(rows) else Reject(Code.UNRESOLVABLE, (NO_POD_MATCHES,))
-    )
+    if rules.required:
+        rows = np.array(sorted(pre_allocating.row_results().candidates), np.intp)
+        if not len(rows):
+            return Reject(Code.UNRESOLVABLE, (NO_POD_MATCHES,))
+        pre_allocating.allowed_rows = rows
+    return pre_allocating
 
 
 def may_be_pre_allocated(
@@ -179,73 +260,6 @@ def may_be_pre_allocated(
             cached.clear()
         known = cached[reservation.uid] = PreAllocatablePods.to(reservation, config.cluster_mode)
     return known.includes(event.new)
-
-
-def verdicts(state: PreAllocationState, rows: AnyRows, change: PodChange = NO_CHANGE) -> Verdicts:
-    """Return the verdict of each row."""
-    found: Verdicts = state.row_results().verdicts[rows].copy()
-    if change:
-        for position, row in change.positions_in(rows):
-            found[position] = _code(state, row, state.at(row, change))
-    both: Verdicts = np.maximum(found, filter_reserve_pod(state.reserve_state, rows))
-    return both
-
-
-def reasons(state: PreAllocationState, row: int, change: PodChange = NO_CHANGE) -> tuple[str, ...]:
-    """Return what is short on the node, or inside the reservation."""
-    if elsewhere := state.reserve_state.rejection_reason(row):
-        return (elsewhere,)
-    names, result = state.nodes.resources, state.at(row, change)
-    by_node = set(state.never(row)) if result.shortfall else result.by_node
-    on_node = [_short(names[r], " by node") for r in by_node]
-    inside = [f"Reservation(s) {_short(names[r], '')}" for r in result.inside]
-    others: tuple[str, ...] = ()
-    if state.options is not None:
-        [others] = state.options.reasons_without(np.array([row], np.intp), change)
-    return (*sorted(on_node), *inside, *others) or (NONE_SUITABLE,)
-
-
-def scaled(raw: RawScores, low: float) -> RawScores:
-    """Scale scores to 0..100; rows where it need not wait are above all where it must."""
-    if low >= 0:
-        return raw
-    covered = _LOWEST_WITHOUT_WAITING + raw * (100 - _LOWEST_WITHOUT_WAITING) // 100
-    found: RawScores = np.where(raw >= 0, covered, (100 + raw) // 2)
-    return found
-
-
-def _evaluate_rows(state: PreAllocationState) -> PreAllocationRows:
-    nodes, rules = state.nodes, state.rules
-    every = slice(0, nodes.capacity)
-    fit = RequestFit.of(nodes.amounts, tuple(rules.reserved.items()), frozenset())
-    shortfall = np.zeros(nodes.capacity, np.int64)
-    for need, spare in zip(fit.needs, fit.remaining(every), strict=True):
-        missing = np.clip(-spare, 0, need.wanted)
-        shortfall = np.maximum(shortfall, np.maximum(100 * missing // need.wanted, missing > 0))
-    short, never = shortfall > 0, ~fit.fits_if_empty(every) | (nodes.allocatable[PODS] == 0)
-    found = np.where(short & never, Code.UNRESOLVABLE, Code.PASS).astype(np.int8)
-    if rules.required:
-        found[:] = Code.UNSCHEDULABLE
-    elif state.options is not None:
-        rows = nodes.rows
-        found[rows] = np.maximum(found[rows], state.options.verdicts_without(rows))
-    scores = np.where(short, -shortfall, 100 if rules.multiple else 0).astype(np.float64)
-    candidates = find_candidates(state.pre_allocatable, rules, nodes, state.reservations)
-    row_results = PreAllocationRows(nodes.pods_version, found, scores, candidates, {})
-    state._row_results = row_results
-    for row in candidates:
-        result = row_results.results[row] = state.at(row)
-        found[row] = _code(state, row, result)
-        scores[row] = result.score(rules)
-    return row_results
-
-
-def _code(state: PreAllocationState, row: int, result: PreAllocationResult) -> Code:
-    if result.refused:
-        return Code.UNSCHEDULABLE
-    if result.shortfall and state.never(row):
-        return Code.UNRESOLVABLE
-    return Code.PASS
 
 
 def _short(resource: str, suffix: str) -> str:

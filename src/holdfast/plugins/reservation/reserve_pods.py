@@ -1,9 +1,12 @@
-"""Filter nodes for reserve pods, and bind them by writing the Reservation's status."""
+"""Filter nodes for reserve pods, and bind them by writing the Reservation's status.
+
+Pods in operating mode Reservation, which act as reservations once they run, are filtered alike.
+"""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Generator, Hashable, Mapping
+from collections.abc import Callable, Generator, Hashable, Mapping
 from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any
@@ -18,6 +21,7 @@ from holdfast.api.reservation import AVAILABLE, WAITING
 from holdfast.api.reservation_status import placed, waiting, waiting_message
 from holdfast.api.scheme import PODS, RESERVATIONS
 from holdfast.capacity.annotations import resized_amounts
+from holdfast.capacity.operating_pods import owners_mistake
 from holdfast.capacity.pre_allocation import PreAllocationResult
 from holdfast.capacity.reservation_cache import ReservationCache
 from holdfast.columns.node_table import NodeTable
@@ -25,50 +29,109 @@ from holdfast.columns.pod_info import PodInfo
 from holdfast.errors import Conflict, HoldfastError, NotFound, Refused
 from holdfast.framework.plugin import (
     MERGE_PATCH,
+    NO_CHANGE,
     AnyRows,
     ApiCall,
     ApiCalls,
     Code,
+    NodeFilter,
     Placement,
+    PodChange,
     Reject,
+    Reserver,
     Rows,
     Verdicts,
 )
 from holdfast.framework.rejection import Rejection
 from holdfast.framework.view import View
+from holdfast.plugins.reservation.eviction_rules import OwnerEvictionRules, is_protected
 
 NO_CLUSTER_MODE = "reservation requires cluster mode pre-allocation which is disabled"
 NOT_THE_NODE = "node(s) didn't match the nodeName specified by reservation"
 POLICY_CONFLICT = "node(s) reservation allocate policy conflict"
+INVALID_OWNERS = "InvalidReservationOwners"
+NOT_ACTING = "the pod is an ordinary pod, and no other pod may use its resources"
 log = logging.getLogger(__name__)
 TRIES = 5
 
 
-@dataclass(frozen=True, slots=True)
-class ReserveState:
-    """The node name in the template, and the allocate policy."""
+@dataclass(slots=True)
+class ActingPodPlan(OwnerEvictionRules, NodeFilter, Reserver):
+    """Reject nodes with a reservation of the other policy, and all but ``pinned`` if that is set.
+
+    Policies are Default or not Default; only one of both may be on a node.
+    """
 
     nodes: NodeTable
     reservations: ReservationCache
     pinned: str
     policy: str
 
-    def rejection_reason(self, row: int) -> str:
-        """Return why the row is rejected, or ""."""
-        if self.pinned and self.nodes.names[row] != self.pinned:
-            return NOT_THE_NODE
-        return POLICY_CONFLICT if row in self.conflicting() else ""
+    def filter(self, rows: AnyRows, change: PodChange = NO_CHANGE) -> Verdicts:
+        """Reject such nodes as unresolvable."""
+        others = Code.UNRESOLVABLE if self.pinned else Code.PASS
+        verdicts = np.full(self.nodes.capacity, others, np.int8)
+        if self.pinned in self.nodes.row_of:
+            verdicts[self.nodes.row_of[self.pinned]] = Code.PASS
+        verdicts[self._conflicting()] = Code.UNRESOLVABLE
+        return verdicts[rows]
 
-    def conflicting(self) -> Rows:
-        """Return the rows with a reservation of the other policy: Default, or not Default."""
+    def reasons(self, row: int, change: PodChange = NO_CHANGE) -> tuple[str, ...]:
+        """Return the node name or the policy; () for a row that passes."""
+        if self.pinned and self.nodes.names[row] != self.pinned:
+            return (NOT_THE_NODE,)
+        return (POLICY_CONFLICT,) if row in self._conflicting() else ()
+
+    def depends_on_pods(self) -> bool:
+        """Return False: pods decide nothing."""
+        return False
+
+    def reserve(self, placement: Placement) -> Reject | None:
+        """Keep reservations of the other policy from the node while the pod is bound."""
+        record_invalid_owners(placement)
+        self.reservations.being_bound[placement.pod.uid] = (placement.row, self.policy == "")
+        return None
+
+    def unreserve(self, placement: Placement) -> None:
+        """Allow them again."""
+        self.reservations.being_bound.pop(placement.pod.uid, None)
+
+    def _conflicting(self) -> Rows:
         return self.reservations.rows_with_other_policy(default=self.policy == "")
 
 
 @dataclass(frozen=True, slots=True)
-class UnrelatedState:
-    """A pod that cannot act as a reservation although it should: it passes everywhere."""
+class InvalidOwnersEvent(Reserver):
+    """Record why a pod cannot act as a reservation although it should."""
 
-    nodes: NodeTable
+    def reserve(self, placement: Placement) -> None:
+        """Record it when the pod is placed."""
+        record_invalid_owners(placement)
+
+    def unreserve(self, placement: Placement) -> None:
+        """Do nothing: nothing was reserved."""
+
+
+def record_invalid_owners(placement: Placement) -> None:
+    """Record what is wrong with the owners in the annotation of a pod, if anything is."""
+    if mistake := owners_mistake(placement.pod.pod):
+        placement.events.append((INVALID_OWNERS, f"{mistake}: {NOT_ACTING}"))
+
+
+@dataclass(slots=True)
+class ReservePodPlan(ActingPodPlan):
+    """The same for a reserve pod, which may be pinned to a node; preemption is an option."""
+
+    enable_preemption: bool
+
+    def preemption_refusal(self, rejection: Rejection) -> str | None:
+        """Forbid preemption unless it is enabled."""
+        rejection.view.nodes.add_selector_keys(frozenset((names.DISABLE_PREEMPTIBLE,)))
+        return None if self.enable_preemption else ""
+
+    def protected_victims(self, pod: PodInfo) -> Callable[[PodInfo], bool]:
+        """Spare the pods that are protected from preemption by reservations."""
+        return is_protected
 
 
 def placement_key(pod: PodInfo, view: View) -> Hashable:
@@ -90,7 +153,9 @@ def uses_pre_allocation(pod: PodInfo, view: View) -> bool:
     return found is not None and found.spec.pre_allocation
 
 
-def prepare_reserve_pod(pod: PodInfo, view: View) -> ReserveState | Reject:
+def prepare_reserve_pod(
+    pod: PodInfo, view: View, *, enable_preemption: bool
+) -> ReservePodPlan | Reject:
     """Look up the reservation of a reserve pod."""
     reservation = view.world.reservations.pending.get(pod.uid)
     if reservation is None:
@@ -99,9 +164,8 @@ def prepare_reserve_pod(pod: PodInfo, view: View) -> ReserveState | Reject:
     if reservation.spec.template is None:
         return Reject(Code.ERROR, ("the reservation misses the template spec",))
     pinned = pod.pod.metadata.annotations.get(names.RESERVATION_NODE, "")
-    return ReserveState(
-        view.nodes, view.world.reservations, pinned, reservation.spec.allocate_policy
-    )
+    policy = reservation.spec.allocate_policy
+    return ReservePodPlan(view.nodes, view.world.reservations, pinned, policy, enable_preemption)
 
 
 def advice(pod: PodInfo, view: View, rejection: Rejection) -> str:
@@ -115,19 +179,6 @@ def advice(pod: PodInfo, view: View, rejection: Rejection) -> str:
     if not pinned or pinned in view.nodes.row_of:
         return ""
     return f'spec.template.spec.nodeName: there is no node "{pinned}"'
-
-
-def filter_reserve_pod(state: ReserveState, rows: AnyRows) -> Verdicts:
-    """Reject other nodes than the one the template names, and nodes with another policy."""
-    verdicts = np.zeros(state.nodes.capacity, np.int8)
-    if state.pinned:
-        verdicts[:] = Code.UNRESOLVABLE
-        row = state.nodes.row_of.get(state.pinned)
-        if row is not None:
-            verdicts[row] = Code.PASS
-    verdicts[state.conflicting()] = Code.UNRESOLVABLE
-    found: Verdicts = verdicts[rows]
-    return found
 
 
 def bind_reservation(placement: Placement, result: PreAllocationResult | None = None) -> ApiCalls:

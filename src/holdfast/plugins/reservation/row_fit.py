@@ -17,7 +17,7 @@ from holdfast.columns.cells import Cells
 from holdfast.columns.interner import PODS
 from holdfast.framework.plugin import NO_CHANGE, Code, PodChange
 from holdfast.framework.reservation_options import ReservationOptions
-from holdfast.plugins.reservation.owner import OwnerState
+from holdfast.plugins.reservation.owner import OwnerRequest
 from holdfast.plugins.reservation.owner_fit import (
     ReservationFit,
     fit_reservation,
@@ -93,7 +93,7 @@ class RowFit(NamedTuple):
 
 
 def fit_row(
-    state: OwnerState,
+    owner: OwnerRequest,
     row: int,
     freed: FreedCapacity = NOTHING_FREED,
     change: PodChange = NO_CHANGE,
@@ -102,34 +102,34 @@ def fit_row(
 
     ``freed`` is what ``change`` frees.
     """
-    matched_row = state.matched_rows.get(row) or _matched_row(state, row)
+    matched_row = owner.matched_rows.get(row) or _matched_row(owner, row)
     if not matched_row.reservations:
         return None
-    spare = state.spare.remaining_at(row)
+    spare = owner.spare.remaining_at(row)
     lefts = [
         [column[matched.slot] for column in matched.left_at] for matched in matched_row.reservations
     ]
-    if freed is not NOTHING_FREED or state.reservations.waiting:
-        spare = _spare_after(state, row, spare, freed)
+    if freed is not NOTHING_FREED or owner.reservations.waiting:
+        spare = _spare_after(owner, row, spare, freed)
         lefts = [
-            _remaining(state, matched, left, freed)
+            _remaining(owner, matched, left, freed)
             for matched, left in zip(matched_row.reservations, lefts, strict=True)
         ]
-    if state.converted:
-        spare = spare + [0] * (len(state.needs) - len(spare))
-    matchable_at, then = state.reservations.columns.matchable_at, freed.matchable
+    if owner.converted:
+        spare = spare + [0] * (len(owner.needs) - len(spare))
+    matchable_at, then = owner.reservations.columns.matchable_at, freed.matchable
     matchable = [
         then.get(matched.slot, matchable_at[matched.slot]) for matched in matched_row.reservations
     ]
     contributions = (
-        lefts if len(lefts) == 1 else _contributions(state, row, matched_row, lefts, matchable)
+        lefts if len(lefts) == 1 else _contributions(owner, row, matched_row, lefts, matchable)
     )
     shared, fits, scores = False, [], {}
     for matched, left, added, can in zip(
         matched_row.reservations, lefts, contributions, matchable, strict=True
     ):
         fit = fit_reservation(
-            state, spare, added, left,
+            owner, spare, added, left,
             restricts=matched.restricts, asked=matched.asked, matchable=can, ports=matched.ports,
         )  # fmt: skip
         fits.append((matched.info, fit))
@@ -137,20 +137,20 @@ def fit_row(
             shared = True
         if fit.serves:
             scores[matched.slot] = reservation_score(
-                matched.info, state.compared_with(matched.slot), fit
+                matched.info, owner.compared_with(matched.slot), fit
             )
     fits_without = min(spare) >= 0
-    if state.options is not None:
+    if owner.options is not None:
         return _consider_options(
-            state, state.options, row, change, shared=shared, fits_without=fits_without,
+            owner, owner.options, row, change, shared=shared, fits_without=fits_without,
             found=RowFit(matched_row.begin, fits, False, scores, True in matchable),
         )  # fmt: skip
-    passing = passes(state, bool(scores), shared, fits=fits_without)
+    passing = passes(owner, bool(scores), shared, fits=fits_without)
     return RowFit(matched_row.begin, fits, bool(passing), scores, True in matchable)
 
 
 def _consider_options(
-    state: OwnerState,
+    owner: OwnerRequest,
     options: ReservationOptions,
     row: int,
     change: PodChange,
@@ -160,7 +160,7 @@ def _consider_options(
     found: RowFit,
 ) -> RowFit:
     """Exclude the reservations that other plugins exclude, and decide about the row."""
-    slots = state.match.slots[found.begin : found.begin + len(found.fits)]
+    slots = owner.match.slots[found.begin : found.begin + len(found.fits)]
     verdicts = options.verdicts(slots, change).tolist()
     fits = [
         (info, fit if allowed == 0 else fit._replace(serves=False))
@@ -169,12 +169,12 @@ def _consider_options(
     scores = {info.slot: found.scores[info.slot] for info, fit in fits if fit.serves}
     without = (
         0
-        if scores or state.requires_reservation
+        if scores or owner.requires_reservation
         else int(options.verdicts_without(np.array([row], np.intp), change)[0])
     )
-    passing = passes(state, bool(scores), shared, fits=fits_without and without == 0)
+    passing = passes(owner, bool(scores), shared, fits=fits_without and without == 0)
     unresolvable = min(verdicts) == Code.UNRESOLVABLE and (
-        state.requires_reservation or without == Code.UNRESOLVABLE
+        owner.requires_reservation or without == Code.UNRESOLVABLE
     )
     return found._replace(fits=fits, passes=bool(passing), scores=scores, unresolvable=unresolvable)
 
@@ -201,52 +201,54 @@ def reservation_score(
     return max(score - (not (fit.covers or restricted)), 1)
 
 
-def _matched_row(state: OwnerState, row: int) -> MatchedRow:
-    """Look up the matched reservations of a row, which stay the same for a state."""
-    here = state.match.span(row)
-    reservations = [state.reservations.at(slot) for slot in state.match.slots[here].tolist()]
-    matched = tuple([_matched_reservation(state, info) for info in reservations])
-    found = state.matched_rows[row] = MatchedRow(here.start, matched)
+def _matched_row(owner: OwnerRequest, row: int) -> MatchedRow:
+    """Look up the matched reservations of a row, which stay the same for a request."""
+    here = owner.match.span(row)
+    reservations = [owner.reservations.at(slot) for slot in owner.match.slots[here].tolist()]
+    matched = tuple([_matched_reservation(owner, info) for info in reservations])
+    found = owner.matched_rows[row] = MatchedRow(here.start, matched)
     return found
 
 
-def _matched_reservation(state: OwnerState, info: ReservationInfo) -> MatchedReservation:
-    compared = [r for r, _ in state.request if r not in state.ignored]
-    compared += state.converted.get(info.slot, ())
-    limited = () if state.ignores_reservations else (PODS, *compared)
-    columns = state.reservations.columns.remaining_at
+def _matched_reservation(owner: OwnerRequest, info: ReservationInfo) -> MatchedReservation:
+    compared = [r for r, _ in owner.request if r not in owner.ignored]
+    compared += owner.converted.get(info.slot, ())
+    limited = () if owner.ignores_reservations else (PODS, *compared)
+    columns = owner.reservations.columns.remaining_at
     nothing = [0] * (info.slot + 1)
     return MatchedReservation(
         info,
         info.slot,
-        ports=bool(state.ports & info.pod_info.host_ports),
-        adds_up=state.ignores_reservations or info.policy == "",
-        restricts=tuple([r in limited and info.restricts(r) for r, _ in state.needs]),
-        asked=tuple([r in compared and info.reserved.get(r, 0) > 0 for r, _ in state.needs]),
-        left_at=tuple([columns[r] if r < len(columns) else nothing for r, _ in state.needs]),
+        ports=bool(owner.ports & info.pod_info.host_ports),
+        adds_up=owner.ignores_reservations or info.policy == "",
+        restricts=tuple([r in limited and info.restricts(r) for r, _ in owner.needs]),
+        asked=tuple([r in compared and info.reserved.get(r, 0) > 0 for r, _ in owner.needs]),
+        left_at=tuple([columns[r] if r < len(columns) else nothing for r, _ in owner.needs]),
     )
 
 
-def _spare_after(state: OwnerState, row: int, spare: list[int], freed: FreedCapacity) -> list[int]:
+def _spare_after(
+    owner: OwnerRequest, row: int, spare: list[int], freed: FreedCapacity
+) -> list[int]:
     """Return what the row would have left beside each need, with what is freed."""
-    gained, waiting = freed.rows.get(row, {}), state.reservations.waiting
-    node = state.nodes.names[row]
+    gained, waiting = freed.rows.get(row, {}), owner.reservations.waiting
+    node = owner.nodes.names[row]
     return [
         without_waiting(s + gained.get(r, 0), wanted, waiting.held(node, r) if waiting else 0)
-        for s, (r, wanted) in zip(spare, state.node_needs, strict=True)
+        for s, (r, wanted) in zip(spare, owner.node_needs, strict=True)
     ]
 
 
 def _remaining(
-    state: OwnerState, matched: MatchedReservation, left: list[int], freed: FreedCapacity
+    owner: OwnerRequest, matched: MatchedReservation, left: list[int], freed: FreedCapacity
 ) -> list[int]:
     """Return what remains of a reservation for each need, with what is freed."""
     gained = freed.slots.get(matched.slot, {})
-    return [own + gained.get(r, 0) for own, (r, _) in zip(left, state.needs, strict=True)]
+    return [own + gained.get(r, 0) for own, (r, _) in zip(left, owner.needs, strict=True)]
 
 
 def _contributions(
-    state: OwnerState,
+    owner: OwnerRequest,
     row: int,
     matched_row: MatchedRow,
     lefts: list[list[int]],
@@ -260,18 +262,18 @@ def _contributions(
     pooling = [left for left, pool in zip(lefts, adds_up, strict=True) if pool]
     sums = [sum(amounts) for amounts in zip(*pooling, strict=True)]
     # A pod slot comes from one reservation: those of several do not add up.
-    first = sums[:1] if state.ignores_reservations else None
+    first = sums[:1] if owner.ignores_reservations else None
     found = [
         [*(first or left[:1]), *sums[1:]] if pool else left
         for left, pool in zip(lefts, adds_up, strict=True)
     ]
-    identified = state.identified(row)
+    identified = owner.identified(row)
     if not identified:
         return found
     return [
         [
             own if r in identified else a
-            for (r, _), own, a in zip(state.needs, left, more, strict=True)
+            for (r, _), own, a in zip(owner.needs, left, more, strict=True)
         ]
         for left, more in zip(lefts, found, strict=True)
     ]
