@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from holdfast.framework.former_contract import converted
 from holdfast.framework.plugin import Plugin
 from holdfast.framework.points import Point, has_point
 
@@ -40,7 +39,7 @@ def extends(name: str, plugin: Plugin, point: Point) -> bool:
     upstream = _UPSTREAM.get(name)
     if upstream is not None and (point is Point.PRE_FILTER or point in upstream.split()):
         return point in upstream.split()
-    return has_point(converted(plugin), point)
+    return has_point(plugin, point)
 
 
 def field_of(point: Point) -> str:

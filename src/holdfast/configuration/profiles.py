@@ -15,7 +15,6 @@ from holdfast.configuration.points import extends, field_of, type_name
 from holdfast.configuration.problems import Problems
 from holdfast.engine.profile import Profile
 from holdfast.errors import Cause
-from holdfast.framework.former_contract import converted
 from holdfast.framework.plugin import Plugin
 from holdfast.framework.points import Point, has_point
 from holdfast.plugins.reservation import ReservationPlugin
@@ -56,9 +55,7 @@ class ProfileBuilder:
         by_point = {point: self._chosen(names) for point, names in lists.items()}
         # A filter plugin needs its preFilter, even if that is not listed there.
         preparing = self._chosen((*lists[Point.PRE_FILTER], *lists[Point.FILTER]))
-        by_point[Point.PRE_FILTER] = tuple(
-            p for p in preparing if has_point(converted(p), Point.PRE_FILTER)
-        )
+        by_point[Point.PRE_FILTER] = tuple(p for p in preparing if has_point(p, Point.PRE_FILTER))
         return Profile(self._name, plugins, self._weights(), by_point)
 
     def _chosen(self, names: Iterable[str]) -> tuple[Plugin, ...]:

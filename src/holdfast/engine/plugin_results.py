@@ -62,7 +62,8 @@ class PreFilterOutcome:
         self.reject = result if isinstance(result, Reject) and use.pre_filter_enabled else None
         self.skip = self.reject is None and not isinstance(result, PodPlan)
         self.plan = cast("CyclePlan", result)
-        self.methods = methods = plan_methods(type(result))
+        kind: type = type(result)
+        self.methods = methods = plan_methods(kind)
         if isinstance(result, PodPlan):
             if result.allowed_rows is not None and use.pre_filter_enabled:
                 self.allowed_rows = np.unique(result.allowed_rows)

@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 from holdfast.columns.epochs import Epoch
 from holdfast.engine.profile import Profile
-from holdfast.framework.former_contract import converted
 from holdfast.framework.plan import NodeFilter, NodeScorer, Tiers
 from holdfast.framework.plugin import (
     NO_CHANGE,
@@ -131,7 +130,6 @@ class PluginUse:
                  "scores")  # fmt: skip
 
     def __init__(self, plugin: Plugin, profile: Profile | None = None) -> None:
-        plugin = converted(plugin)
         profile = profile or Profile(plugin.name, (plugin,))
         traits, enabled = plugin.traits, profile.enabled_points(plugin)
         self.plugin = plugin

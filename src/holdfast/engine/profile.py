@@ -10,14 +10,13 @@ from holdfast.columns.pod_info import PodInfo
 from holdfast.engine.metering import NO_METER, PluginMeter
 from holdfast.errors import BadConfiguration
 from holdfast.framework.arguments import Args
-from holdfast.framework.former_contract import converted
 from holdfast.framework.plan import PodPlan, Reserver
 from holdfast.framework.plugin import Plugin
 from holdfast.framework.points import Point, has_point, overrides, plan_has_point
 from holdfast.framework.view import View
 from holdfast.framework.world import World
 
-Factory = Callable[[Args], Any]
+Factory = Callable[[Args], Plugin]
 Plugins = tuple[Plugin, ...]
 
 
@@ -65,15 +64,6 @@ class Profile:
         default_factory=dict, init=False, repr=False
     )
     """The last result of ``reservers``: pods of a class come one after the other."""
-
-    def __post_init__(self) -> None:
-        made = {id(p): converted(p) for p in self.plugins}
-        object.__setattr__(self, "plugins", tuple(made.values()))
-        lists = {
-            point: tuple(made.get(id(p), converted(p)) for p in listed)
-            for point, listed in self.plugins_by_point.items()
-        }
-        object.__setattr__(self, "plugins_by_point", lists)
 
     def view(self, pod: PodInfo, world: World, now: float) -> View:
         """Return the world as a pod of this profile sees it."""

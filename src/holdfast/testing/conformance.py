@@ -17,7 +17,6 @@ from holdfast.columns.node_table import NodeTable
 from holdfast.engine.decision_cache import DecisionCache
 from holdfast.engine.plugin_results import PreFilterOutcome
 from holdfast.engine.profile import Profile
-from holdfast.framework.former_contract import converted
 from holdfast.framework.per_node import PerNodePlugin, columnar
 from holdfast.framework.plugin import Plugin, Scope
 from holdfast.framework.points import overrides
@@ -78,7 +77,7 @@ def check_plugin(
     your own if random ones do not concern the plugin. ``nodes`` is the initial number of nodes;
     from about 80 on, the plugin is also called with changed rows as arrays.
     """
-    plugin = converted(columnar(factory()))
+    plugin = columnar(factory())
     check_declaration(plugin)
     if not any(overrides(plugin, method) for method in _TESTED):
         return

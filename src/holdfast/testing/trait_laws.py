@@ -12,7 +12,6 @@ from holdfast.api.pod import Pod, ResourceRequirements
 from holdfast.columns.pod_info import PodInfo
 from holdfast.engine.rejections import reject_all_nodes
 from holdfast.framework.declarations import declaration_fault
-from holdfast.framework.former_contract import FormerPlugin
 from holdfast.framework.plugin import (
     AnyRows,
     ClusterEvent,
@@ -38,7 +37,7 @@ _EVENTS_OF_CLASSIC = {
 def check_declaration(plugin: Plugin) -> None:
     """A plugin has a name, traits and no misplaced or renamed declarations."""
     assert isinstance(plugin.name, str) and plugin.name, "a plugin has a name"
-    fault = declaration_fault(plugin) if not isinstance(plugin, FormerPlugin) else ""
+    fault = declaration_fault(plugin)
     assert not fault, f"{plugin.name}: {fault}"
     asked = plugin.traits.reads_outside_spec or not overrides(plugin, Plugin.key_outside_spec)
     law = "key_outside_spec is called only for a plugin with reads_outside_spec"

@@ -15,8 +15,8 @@ from holdfast.capacity.matching import (
 from holdfast.capacity.operating_pods import ACTING_POLICY, owners_mistake
 from holdfast.columns.epochs import Epoch
 from holdfast.columns.pod_info import PodInfo
-from holdfast.framework.events import ActionType, EventResource
 from holdfast.errors import BadRequest
+from holdfast.framework.events import ActionType, EventResource
 from holdfast.framework.plugin import (
     ApiCall,
     ApiCalls,
@@ -61,8 +61,17 @@ class ReservationPlugin(Plugin):
         scope=Scope.DOMAIN,
         epochs=(Epoch.RESERVATIONS, Epoch.NODES, Epoch.CLASSES),
         events_to_register={
-            EventResource.NODE: (ActionType.ADD, ActionType.UPDATE_NODE_ALLOCATABLE, ActionType.UPDATE_NODE_LABEL),
-            EventResource.ASSIGNED_POD: (ActionType.ADD, ActionType.DELETE, ActionType.UPDATE_POD_LABEL, ActionType.UPDATE_POD_SCALE_DOWN),
+            EventResource.NODE: (
+                ActionType.ADD,
+                ActionType.UPDATE_NODE_ALLOCATABLE,
+                ActionType.UPDATE_NODE_LABEL,
+            ),
+            EventResource.ASSIGNED_POD: (
+                ActionType.ADD,
+                ActionType.DELETE,
+                ActionType.UPDATE_POD_LABEL,
+                ActionType.UPDATE_POD_SCALE_DOWN,
+            ),
             EventResource.UNSCHEDULABLE_POD: (),
             EventResource.RESERVATION: (),
         },
@@ -153,7 +162,10 @@ class ReservationPlugin(Plugin):
         """
         if event.resource == EventResource.UNSCHEDULABLE_POD:
             return event.new is not None and bool(event.new.uid == pod.uid)
-        if event.resource == EventResource.ASSIGNED_POD and event.action in (ActionType.ADD, ActionType.UPDATE_POD_LABEL):
+        if event.resource == EventResource.ASSIGNED_POD and event.action in (
+            ActionType.ADD,
+            ActionType.UPDATE_POD_LABEL,
+        ):
             return may_be_pre_allocated(pod, event, view, self.args.pre_allocation_config)
         return self.traits.registers(event)
 
