@@ -262,7 +262,7 @@ COMPLETE = {"filter": method, "reason": "node(s) did not fit"}
         ),
         (
             with_plans(plan_class(NodeFilter, filter=method)),
-            "class OwnPlan is a NodeFilter without `reason` or a method reasons",
+            "class OwnPlan is a NodeFilter without `reason: str` or a method reasons",
         ),
         (
             with_plans(plan_class(PreemptionRules, pod_limits=method)),
@@ -304,7 +304,7 @@ def test_a_plugin_may_be_its_own_plan():
     own = plugin_class(Plugin, NodeFilter, pre_filter=method, **COMPLETE)
     assert declaration_fault(own()) == ""
     silent = plugin_class(Plugin, NodeFilter, pre_filter=method, filter=method)
-    assert "class Own is a NodeFilter without `reason`" in declaration_fault(silent())
+    assert "class Own is a NodeFilter without `reason: str`" in declaration_fault(silent())
 
 
 def test_a_complete_declaration_has_no_fault():
