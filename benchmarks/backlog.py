@@ -116,7 +116,7 @@ class Scene:
         self._rng = np.random.default_rng(1)
 
     def _gating_plugin(self, pod_info: Any) -> str:
-        closed = run_pre_enqueue_plugins(PROFILE, pod_info, self.world, self.now)
+        closed = run_pre_enqueue_plugins(PROFILE, PROFILE.view(pod_info, self.world, self.now))
         return "" if closed is None else closed[0]
 
     def _on_move(self, queue_name: str, _why: str) -> None:
@@ -128,7 +128,9 @@ class Scene:
         self.now += 400  # every backoff has ended
         self.queue.flush(self.now)
         while (queued := self.queue.pop(self.now)) is not None:
-            outcome = schedule_pod(PROFILE, queued.pod_info, self.world, self.now, self._rng)
+            outcome = schedule_pod(
+                PROFILE, PROFILE.view(queued.pod_info, self.world, self.now), self._rng
+            )
             tried += 1
             if isinstance(outcome, SchedulingFailure):
                 self.queue.requeue_unschedulable(

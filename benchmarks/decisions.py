@@ -54,12 +54,14 @@ def decide_all(world: World, pods: Sequence[PodInfo], seed: int = 1) -> tuple[fl
     """
     profile = default_profiles()["default-scheduler"]
     rng = np.random.default_rng(seed)
-    schedule_pod(profile, pods[0], world, NOW, rng)
+    schedule_pod(profile, profile.view(pods[0], world, NOW), rng)
     garbage_collection.freeze_existing_objects()
     rejected = 0
     wall, cpu = time.perf_counter(), time.process_time()
     for pod_info in pods[1:]:
-        if not isinstance(schedule_pod(profile, pod_info, world, NOW, rng), Placement):
+        if not isinstance(
+            schedule_pod(profile, profile.view(pod_info, world, NOW), rng), Placement
+        ):
             rejected += 1
     cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
     gc.unfreeze()

@@ -57,7 +57,7 @@ def measure(nodes: int, count: int = 20) -> tuple[float, float]:
     times = []
     for _ in range(count + 1):
         began = time.process_time()
-        rejection = feasible(PROFILE, pod, world, NOW)
+        rejection = feasible(PROFILE, PROFILE.view(pod, world, NOW))
         assert isinstance(rejection, Rejection)
         steps.append(time.process_time() - began)
         began = time.process_time()

@@ -217,7 +217,7 @@ def decide(world: World, pod_infos: Sequence[PodInfo]) -> list[float]:
     rng, times = np.random.default_rng(1), []
     for pod_info in pod_infos:
         began = time.process_time()
-        outcome = schedule_pod(PROFILE, pod_info, world, NOW, rng)
+        outcome = schedule_pod(PROFILE, PROFILE.view(pod_info, world, NOW), rng)
         times.append(time.process_time() - began)
         assert isinstance(outcome, Placement), outcome
         if len(times) > 1 and sum(times) > MAX_SECONDS + times[0]:

@@ -93,6 +93,6 @@ def _seconds(world: World, pod_infos: Sequence[PodInfo], *, rejected: bool) -> f
     rng = np.random.default_rng(1)
     began = time.process_time()
     for pod_info in pod_infos:
-        outcome = schedule_pod(PROFILE, pod_info, world, NOW, rng)
+        outcome = schedule_pod(PROFILE, PROFILE.view(pod_info, world, NOW), rng)
         assert isinstance(outcome, Placement) is not rejected, getattr(outcome, "message", "placed")
     return time.process_time() - began

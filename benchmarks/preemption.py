@@ -134,7 +134,7 @@ def plan(
     profile: Profile, world: World, pod_info: PodInfo, rng: np.random.Generator
 ) -> PostFilterResult:
     """Plan one preemption."""
-    outcome = schedule_pod(profile, pod_info, world, NOW, rng)
+    outcome = schedule_pod(profile, profile.view(pod_info, world, NOW), rng)
     assert isinstance(outcome, SchedulingFailure), f"{pod_info.key} fits on {outcome.node}"
     result = outcome.post_filter_result
     assert result is not None and result.nominated_node, outcome.message

@@ -87,7 +87,7 @@ def scheduled(nodes: int, count: int, more: int = 1000) -> float:
     for pending in waiting:
         world.upsert(pending)
         pod_info = world.pod_info(reserve_pod(pending), is_reserve_pod=True)
-        placed = schedule_pod(profile, pod_info, world, NOW, rng)
+        placed = schedule_pod(profile, profile.view(pod_info, world, NOW), rng)
         assert isinstance(placed, Placement), placed
         world.upsert(_available(pending, placed.node))
     spent = time.process_time() - began
@@ -103,11 +103,11 @@ def of_pre_allocations(nodes: int, placed: int = PLACED, more: int = 50) -> floa
     for pending in waiting:
         world.upsert(pending)
     pod_infos = [world.pod_info(reserve_pod(pending), is_reserve_pod=True) for pending in waiting]
-    schedule_pod(profile, pod_infos[0], world, NOW, rng)
+    schedule_pod(profile, profile.view(pod_infos[0], world, NOW), rng)
     garbage_collection.freeze_existing_objects()
     began = time.process_time()
     for each in pod_infos[1:]:
-        placed_at = schedule_pod(profile, each, world, NOW, rng)
+        placed_at = schedule_pod(profile, profile.view(each, world, NOW), rng)
         assert isinstance(placed_at, Placement), placed_at
     spent = time.process_time() - began
     gc.unfreeze()

@@ -40,7 +40,9 @@ class Cluster:
         notes = {f"{PREFIX}/reservation-affinity": "{}"} if must else None
         pod = typed(a_pod(name, cpu=cpu, labels={"app": "web"}, annotations=notes, **more))
         pod_info = self.world.pod_info(pod)
-        outcome = schedule_pod(PROFILE, pod_info, self.world, 0.0, np.random.default_rng(0))
+        outcome = schedule_pod(
+            PROFILE, PROFILE.view(pod_info, self.world, 0.0), np.random.default_rng(0)
+        )
         check_invariants(self.world)
         if not isinstance(outcome, Placement):
             return outcome.message
@@ -138,7 +140,9 @@ def test_reservations_being_bound_exclude_the_other_policy_from_their_node(polic
         stand_in = reserve_pod(reservation)
         pod_info = cluster.world.pod_info(stand_in, is_reserve_pod=True)
         outcomes.append(
-            schedule_pod(PROFILE, pod_info, cluster.world, 0.0, np.random.default_rng(0))
+            schedule_pod(
+                PROFILE, PROFILE.view(pod_info, cluster.world, 0.0), np.random.default_rng(0)
+            )
         )
     first, second = outcomes
     assert isinstance(second, Placement) == placed
@@ -156,7 +160,7 @@ def test_R095_every_one_of_2000_owners_is_allocated_where_there_is_room_for_all(
     dice = np.random.default_rng(0)
     for i in range(2000):
         pod = typed(a_pod(f"o{i}", cpu="50m", labels={"app": "web"}))
-        placement = schedule_pod(PROFILE, world.pod_info(pod), world, 0.0, dice)
+        placement = schedule_pod(PROFILE, PROFILE.view(world.pod_info(pod), world, 0.0), dice)
         assert f"{PREFIX}/reservation-allocated" in placement.annotations
     assert {len(info.allocated_by_pod) for info in world.reservations} == {20}
     check_invariants(world)
@@ -169,7 +173,7 @@ def placed_by(args, reservation, **pod):
     for obj in (typed(a_node("n", cpu="16", allocatable={"example.com/x": "9"})), reservation):
         world.upsert(obj)
     pod_info = world.pod_info(typed(a_pod(labels={"app": "web"}, **pod)))
-    return schedule_pod(profile, pod_info, world, 0.0, np.random.default_rng(0))
+    return schedule_pod(profile, profile.view(pod_info, world, 0.0), np.random.default_rng(0))
 
 
 def test_an_owner_may_fall_back_to_the_node_if_configured():

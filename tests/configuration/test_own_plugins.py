@@ -206,8 +206,8 @@ def test_each_profile_has_its_own_plugin_instance(modules):
          "time derive it from PerNodePlugin"),
         ("columns_of_mine:Unread", "class Unread has no method reads: its scope is not CLUSTER, so "
          "results are cached by what reads returns"),
-        ("columns_of_mine:Unreasoned", "class WithoutReason is a NodeFilter without `reason: str` or a "
-         "method reasons"),
+        ("columns_of_mine:Unreasoned", "class WithoutReason is a NodeFilter without "
+         "`reason: str` or a method reasons"),
         ("columns_of_mine:Old", "class Old sets scope, epochs, which has no effect: write "
          "`traits = Traits(scope=..., epochs=...)` instead"),
         ("columns_of_mine:Misplaced", "class Misplaced has a method filter, which is never called: "

@@ -47,7 +47,7 @@ def test_pods_of_both_examples_are_allocated_devices():
     given = {}
     for pod in pods:
         pod_info = world.pod_info(pod)
-        placement = decide(profile, pod_info, world, 0.0, np.random.default_rng(0))
+        placement = decide(profile, profile.view(pod_info, world, 0.0), np.random.default_rng(0))
         assert isinstance(placement, Placement), placement.message()
         for plugin in profile.plugins_at(Point.RESERVE):
             if plugin.name in placement.plans:

@@ -33,7 +33,7 @@ def cluster():
 
 def ask(cluster, **options):
     pod_info = cluster.world.pod_info(typed(a_pod("q", **{"cpu": "1"} | options)))
-    return feasible(cluster.profile, pod_info, cluster.world, cluster.now)
+    return feasible(cluster.profile, cluster.profile.view(pod_info, cluster.world, cluster.now))
 
 
 def faults(cluster, found):
@@ -316,7 +316,7 @@ def test_a_class_shared_by_two_different_pods_is_found(cluster):
     cache = cluster.world.caches[cluster.profile]
     other = cluster.world.pod_info(typed(a_pod("large", cpu="7500m")))
     cache.pod_class = lambda _pod, _view: pod_class
-    found = feasible(cluster.profile, other, cluster.world, cluster.now)
+    found = feasible(cluster.profile, cluster.profile.view(other, cluster.world, cluster.now))
     assert any("fits on fewer rows without caches" in fault for fault in faults(cluster, found))
 
 

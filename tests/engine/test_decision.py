@@ -79,15 +79,20 @@ def world_of(count=3):
 
 def run(world, *plugins, seed=0):
     pod_info = world.pod_info(typed(a_pod()))
-    return decide(profile_of(*plugins), pod_info, world, 0.0, np.random.default_rng(seed))
+    profile = profile_of(*plugins)
+    return decide(profile, profile.view(pod_info, world, 0.0), np.random.default_rng(seed))
 
 
 def test_feasible_and_rank_are_pure():
     world = world_of()
     profile, pod_info = default_profiles()["default-scheduler"], world.pod_info(typed(a_pod()))
     seq, stamp = world.nodes.seq, world.nodes.epochs.stamp
-    first = rank(profile, feasible(profile, pod_info, world, 0.0), np.random.default_rng(5))
-    again = rank(profile, feasible(profile, pod_info, world, 0.0), np.random.default_rng(5))
+    first = rank(
+        profile, feasible(profile, profile.view(pod_info, world, 0.0)), np.random.default_rng(5)
+    )
+    again = rank(
+        profile, feasible(profile, profile.view(pod_info, world, 0.0)), np.random.default_rng(5)
+    )
     assert first.row == again.row
     assert (world.nodes.seq, world.nodes.epochs.stamp) == (seq, stamp)
     assert world.nodes.pods() == []
@@ -148,7 +153,8 @@ def test_rows_that_pre_filter_does_not_allow_are_not_filtered():
     )
     world = world_of()
     nominated = world.pod_info(typed(a_pod(status={"nominatedNodeName": "n1"})))
-    found = decide(profile_of(*plugins), nominated, world, 0.0, np.random.default_rng(0))
+    profile = profile_of(*plugins)
+    found = decide(profile, profile.view(nominated, world, 0.0), np.random.default_rng(0))
     assert [found.plugin_at(row) for row in range(2)] == ["B", "B"]
     assert sorted(found.restricting_plugins) == ["A", "B"]
 
@@ -206,7 +212,7 @@ def sums_of(plugin, *, weight=1):
     world = world_of()
     cached = named("Cached", Scope.ROW, scores=[1, 2, 3])
     profile = profile_of(cached, plugin, weight=weight)
-    found = feasible(profile, world.pod_info(typed(a_pod())), world, 0.0)
+    found = feasible(profile, profile.view(world.pod_info(typed(a_pod())), world, 0.0))
     assert [outcome.use.plugin for outcome in found.pod_class.parts.scores_per_pod] == [plugin]
     return scored_rows(profile, found)[1].tolist()
 
@@ -235,7 +241,7 @@ def test_pods_that_no_plugin_distinguishes_share_a_class():
     profile = default_profiles()["default-scheduler"]
 
     def pod_class(pod):
-        return feasible(profile, world.pod_info(typed(pod)), world, 0.0).pod_class
+        return feasible(profile, profile.view(world.pod_info(typed(pod)), world, 0.0)).pod_class
 
     first = pod_class(a_pod("p", labels={"ordinal": "0"}))
     for i in range(5):
@@ -248,7 +254,7 @@ def test_a_stream_of_pods_seen_once_does_not_evict_a_frequent_class():
     profile = default_profiles()["default-scheduler"]
 
     def pod_class(pod):
-        return feasible(profile, world.pod_info(typed(pod)), world, 0.0).pod_class
+        return feasible(profile, profile.view(world.pod_info(typed(pod)), world, 0.0)).pod_class
 
     often = [pod_class(a_pod("often")) for _ in range(2)][-1]
     once = pod_class(a_pod("once", cpu="1500m"))
@@ -284,7 +290,8 @@ def test_a_label_that_becomes_visible_splits_the_class():
     for node in ("n0", "n1"):
         world.upsert(typed(a_pod(f"on-{node}", labels={"app": "web"}, node=node)))
     found = [
-        feasible(profile, world.pod_info(typed(p)), world, 0.0).rows.tolist() for p in (web, other)
+        feasible(profile, profile.view(world.pod_info(typed(p)), world, 0.0)).rows.tolist()
+        for p in (web, other)
     ]
     assert found == [[2], [0, 1, 2]]
 
@@ -295,15 +302,17 @@ def test_a_node_that_is_added_later_may_be_the_one_a_pod_names():
     term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["late"]}]}
     needed = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
     pod_info = world.pod_info(typed(a_pod(affinity={"nodeAffinity": needed})))
-    assert isinstance(feasible(profile, pod_info, world, 0.0), Rejection)
+    assert isinstance(feasible(profile, profile.view(pod_info, world, 0.0)), Rejection)
     world.upsert(typed(a_node("late")))
-    assert feasible(profile, pod_info, world, 0.0).rows.tolist() == [2]
+    assert feasible(profile, profile.view(pod_info, world, 0.0)).rows.tolist() == [2]
 
 
 def test_feasible_rows_can_be_restricted():
     world = world_of()
     profile, pod_info = default_profiles()["default-scheduler"], world.pod_info(typed(a_pod()))
-    found = feasible(profile, pod_info, world, 0.0).restricted_to(np.array([1], np.intp))
+    found = feasible(profile, profile.view(pod_info, world, 0.0)).restricted_to(
+        np.array([1], np.intp)
+    )
     assert rank(profile, found, np.random.default_rng(0)).node == "n1"
 
 
@@ -360,7 +369,9 @@ def test_classes_that_differ_in_requests_share_the_results_of_other_plugins():
     profile = default_profiles()["default-scheduler"]
 
     def outcomes(pod):
-        pod_class = feasible(profile, world.pod_info(typed(pod)), world, 0.0).pod_class
+        pod_class = feasible(
+            profile, profile.view(world.pod_info(typed(pod)), world, 0.0)
+        ).pod_class
         return {p.use.name: p for p in pod_class.outcomes}
 
     small, large = outcomes(a_pod("small", cpu="1")), outcomes(a_pod("large", cpu="2"))

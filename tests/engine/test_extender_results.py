@@ -24,7 +24,7 @@ def a_world(*objects):
 
 
 def found_for(world, pod=None):
-    return feasible(PROFILE, world.pod_info(typed(pod or a_pod())), world, 0.0)
+    return feasible(PROFILE, PROFILE.view(world.pod_info(typed(pod or a_pod())), world, 0.0))
 
 
 def test_each_extender_removes_nodes_and_the_first_reason_of_a_node_stays():

@@ -54,7 +54,7 @@ def placed(nodes, plugin=None):
     plugin = plugin or PotentialNodes()
     profile = Profile("default-scheduler", (plugin,))
     pod = world.pod_info(typed(a_pod("p")))
-    return decide(profile, pod, world, 0.0, np.random.default_rng(0)), profile, world
+    return decide(profile, profile.view(pod, world, 0.0), np.random.default_rng(0)), profile, world
 
 
 def test_it_gets_the_feasible_rows_once_and_its_plan_is_that_of_the_placement():

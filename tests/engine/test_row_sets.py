@@ -117,7 +117,7 @@ def nominate(cluster, random):
 
 
 def feasible_nodes(cluster, world, pod):
-    found = feasible(cluster.profile, world.pod_info(pod), world, cluster.now)
+    found = feasible(cluster.profile, cluster.profile.view(world.pod_info(pod), world, cluster.now))
     rows = [] if isinstance(found, Rejection) else all_tiers(found).rows.tolist()
     return {world.nodes.names[row] for row in rows}, found
 

@@ -181,7 +181,7 @@ def zoned_cluster():
 
 def found_for(cluster, pod):
     info = cluster.world.pod_info(typed(pod))
-    return feasible(cluster.profile, info, cluster.world, cluster.now)
+    return feasible(cluster.profile, cluster.profile.view(info, cluster.world, cluster.now))
 
 
 def test_only_the_best_tier_with_a_feasible_row_is_evaluated():

@@ -39,7 +39,7 @@ def tried(world, asking):
         pod_info = world.pod_info(reserve_pod(asking), is_reserve_pod=True)
     else:
         pod_info = world.pod_info(asking)
-    return schedule_pod(PROFILE, pod_info, world, 0.0, np.random.default_rng(0))
+    return schedule_pod(PROFILE, PROFILE.view(pod_info, world, 0.0), np.random.default_rng(0))
 
 
 def edit(world, living, number, change):

@@ -65,7 +65,7 @@ def value(node_table, key, row):
 
 def decided(profile, pod, world):
     """Return the verdict and total of every node by name, from the cache."""
-    found = feasible(profile, world.pod_info(pod), world, 0.0)
+    found = feasible(profile, profile.view(world.pod_info(pod), world, 0.0))
     names = world.nodes.names
     if isinstance(found, Rejection):
         return {
@@ -215,5 +215,5 @@ def test_ties_are_broken_evenly(seed):
         cluster.world.upsert(typed(a_node(f"n{i}")))
     profile, rng = default_profiles()["default-scheduler"], np.random.default_rng(seed)
     pod = cluster.world.pod_info(typed(a_pod()))
-    seen = [decide(profile, pod, cluster.world, 0.0, rng).row for _ in range(400)]
+    seen = [decide(profile, profile.view(pod, cluster.world, 0.0), rng).row for _ in range(400)]
     assert np.bincount(seen, minlength=4).min() > 50

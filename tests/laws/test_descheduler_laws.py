@@ -119,7 +119,7 @@ class Cluster:
         del spec["nodeName"]
         new = typed({**old, "metadata": {**old["metadata"], "name": name}, "spec": spec})
         world = self._world()
-        placement = decide(PROFILE, world.pod_info(new), world, NOW, self._rng)
+        placement = decide(PROFILE, PROFILE.view(world.pod_info(new), world, NOW), self._rng)
         if isinstance(placement, Rejection):
             return False
         placed = {**old["spec"], "nodeName": placement.node}

@@ -111,7 +111,7 @@ async def check_idle_cluster(cluster):
     for pod in pods.values():
         if pod.spec.node_name or pod.terminating or pod.finished:
             continue
-        found = feasible(profile, world.pod_info(pod), world, cluster.clock.now())
+        found = feasible(profile, profile.view(world.pod_info(pod), world, cluster.clock.now()))
         assert isinstance(found, Rejection), f"{pod.name} waits and fits: {pod.status.conditions}"
 
 

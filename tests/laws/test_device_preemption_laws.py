@@ -70,7 +70,7 @@ def without(world, pods):
 
 
 def fits(world, raw, node=None):
-    found = feasible(PROFILE, world.pod_info(typed(raw)), world, NOW)
+    found = feasible(PROFILE, PROFILE.view(world.pod_info(typed(raw)), world, NOW))
     if isinstance(found, Rejection):
         return False
     return node is None or world.nodes.row_of[node] in set(found.rows.tolist())
@@ -82,7 +82,7 @@ def test_victims_are_sufficient_and_each_is_necessary(seed):
     world = a_random_cluster(dice)
     world.upsert(typed(a_claim("wanted", count=dice.randint(1, 3))))
     raw = a_pod("x", cpu=dice.choice(("100m", "2")), priority=4, claims=uses("wanted"))
-    found = feasible(PROFILE, world.pod_info(typed(raw)), world, NOW)
+    found = feasible(PROFILE, PROFILE.view(world.pod_info(typed(raw)), world, NOW))
     if not isinstance(found, Rejection):
         return
     result = run_post_filter_plugins(PROFILE, found, world, NOW)
@@ -105,7 +105,7 @@ def test_pods_may_come_and_go_between_two_preemptions():
     world.upsert(typed(a_claim("wanted", count=4)))
     raw = a_pod("x", priority=7, claims=uses("wanted"))
     for round_ in range(4):
-        found = feasible(PROFILE, world.pod_info(typed(raw)), world, NOW)
+        found = feasible(PROFILE, PROFILE.view(world.pod_info(typed(raw)), world, NOW))
         assert isinstance(found, Rejection)
         run_post_filter_plugins(PROFILE, found, world, NOW)
         world.upsert(typed(a_device_class(f"other{round_}")))

@@ -133,13 +133,13 @@ def test_identities_have_one_holder_and_ledgers_equal_the_objects(seed, monkeypa
 
 def check_rows_that_pass(world, asking):
     """A pod can be reserved on exactly the rows that pass the filters."""
-    found = feasible(PROFILE, world.pod_info(asking), world, 0.0)
+    found = feasible(PROFILE, PROFILE.view(world.pod_info(asking), world, 0.0))
     rows = found.rows.tolist() if isinstance(found, Feasible) else []
     passing = {world.nodes.names[row] for row in rows}
     for node in world.nodes.row_of:
         fork, spec = world.fork(), worlds.replaced(asking.spec, node_selector={HOST: node})
         pinned = fork.pod_info(worlds.replaced(asking, spec=spec))
-        outcome = schedule_pod(PROFILE, pinned, fork, 0.0, np.random.default_rng(0))
+        outcome = schedule_pod(PROFILE, PROFILE.view(pinned, fork, 0.0), np.random.default_rng(0))
         assert isinstance(outcome, Placement) == (node in passing), (node, outcome)
 
 
@@ -150,7 +150,7 @@ def check_reasons(world, asking, monkeypatch):
         monkeypatch.setattr(row_reasons, "FEW", few)
         fork = world.fork()
         pod = fork.pod_info(asking)
-        outcome = schedule_pod(PROFILE, pod, fork, 0.0, np.random.default_rng(0))
+        outcome = schedule_pod(PROFILE, PROFILE.view(pod, fork, 0.0), np.random.default_rng(0))
         messages.append(outcome.message if isinstance(outcome, SchedulingFailure) else "")
     assert messages[0] == messages[1]
 

@@ -122,7 +122,7 @@ def check(seed):
     view = View(world, info, NOW)
     [policy] = world.policies.governing(info)
     tiers = tiers_of(world, policy)
-    found = feasible(PROFILE, info, world, NOW)
+    found = feasible(PROFILE, PROFILE.view(info, world, NOW))
     if isinstance(found, Rejection):
         return check_rejection(found, view, tiers, policy)
     decided = preempt_in_better_tiers(PROFILE, found, NOW)

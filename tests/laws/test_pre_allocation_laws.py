@@ -100,7 +100,9 @@ class Town:
         else:
             pod_info = self.world.pod_info(asking)
         before = shape_of(self.world)
-        outcome = schedule_pod(PROFILE, pod_info, self.world, 0.0, np.random.default_rng(0))
+        outcome = schedule_pod(
+            PROFILE, PROFILE.view(pod_info, self.world, 0.0), np.random.default_rng(0)
+        )
         if not isinstance(outcome, Placement):
             self.world.delete(asking)
             return

@@ -53,7 +53,7 @@ def compare_reservation(profile, reservation, world):
 
 
 def both(profile, pod_info, world, is_protected=lambda _: False):
-    rejection = feasible(profile, pod_info, world, NOW)
+    rejection = feasible(profile, profile.view(pod_info, world, NOW))
     if not isinstance(rejection, Rejection) or rejection.error or not rejection.nodes:
         return Counter()
     view = View(world, pod_info, NOW)
@@ -99,7 +99,7 @@ def test_preemption_by_reservations_equals_the_reference(seed, few):
 
 def decided(profile, pod_info, world):
     """Return the decision for a pod by node, with nominated pods."""
-    found = feasible(profile, pod_info, world, NOW)
+    found = feasible(profile, profile.view(pod_info, world, NOW))
     names = world.nodes.names
     if not isinstance(found, Rejection):
         return sorted(names[row] for row in found.rows.tolist()), found.preselected_row

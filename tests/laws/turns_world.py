@@ -8,8 +8,8 @@ from device_share.objects import a_device_object, a_gpu
 from holdfast.api import koordinator_names as names
 from holdfast.cel.devices import CompiledSelector
 from holdfast.framework.plugin import Plugin, Reserver
-from holdfast.scheduler import preparation
-from holdfast.scheduler.preparation import Preparations
+from holdfast.scheduler import preparation_turns
+from holdfast.scheduler.preparation_turns import Preparations
 from holdfast.testing import (
     a_claim,
     a_claim_template,
@@ -147,7 +147,7 @@ class Record:
         self.evaluated = Counter()
         """Evaluations of costly selectors outside of steps, and the most in one step."""
         self._in_step = None
-        monkeypatch.setattr(preparation, "STEP_SECONDS", -1.0)
+        monkeypatch.setattr(preparation_turns, "STEP_SECONDS", -1.0)
         take, matches = Preparations.step, CompiledSelector.matches
 
         def step(preparations):

@@ -40,7 +40,7 @@ def decided(given):
         template = {"template": {"spec": {}}}
         world.upsert(reservation({"metadata": {"name": "r", "uid": uid}, "spec": template}))
     pod_info = world.pod_info(pod(raw, uid=uid), is_reserve_pod=reserves)
-    placement = schedule_pod(PROFILE, pod_info, world, 0.0, np.random.default_rng(0))
+    placement = schedule_pod(PROFILE, PROFILE.view(pod_info, world, 0.0), np.random.default_rng(0))
     assert isinstance(placement, Placement), placement
     return world, placement
 

@@ -105,9 +105,8 @@ def test_status_of_pre_allocation(record):
     world.upsert(reservation({**raw, "status": {}}, owners=ANY_OWNER))
     uid = raw["metadata"]["uid"]
     pod_info = world.pod_info(pod(given["pod"], uid=uid), is_reserve_pod=True)
-    placed = schedule_pod(
-        Profile("p", (ReservationPlugin(),)), pod_info, world, 0.0, np.random.default_rng(0)
-    )
+    profile = Profile("p", (ReservationPlugin(),))
+    placed = schedule_pod(profile, profile.view(pod_info, world, 0.0), np.random.default_rng(0))
     assert isinstance(placed, Placement)
     assert placed.node == "test-node"
 
@@ -149,11 +148,11 @@ def test_each_once(record):
     taken = []
     for i in range(given["reservationCount"]):
         pod_info = world.pod_info(pod(given["pod"], uid=f"pod-{i}"))
-        placed = schedule_pod(profile, pod_info, world, 0.0, np.random.default_rng(0))
+        placed = schedule_pod(profile, profile.view(pod_info, world, 0.0), np.random.default_rng(0))
         assert isinstance(placed, Placement)
         taken += world.reservations.allocations_of(pod_info.uid)
     assert len(set(taken)) == given["reservationCount"]
     late = world.pod_info(pod(given["pod"], uid="late"))
     assert not isinstance(
-        schedule_pod(profile, late, world, 0.0, np.random.default_rng(0)), Placement
+        schedule_pod(profile, profile.view(late, world, 0.0), np.random.default_rng(0)), Placement
     )

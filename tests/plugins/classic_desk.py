@@ -99,7 +99,7 @@ class Desk:
 
     def reject(self, raw, seed=0):
         """Run PostFilter for a pod that fits nowhere, carry out its calls, return its result."""
-        rejection = feasible(self.profile, self.pod_info(raw), self.world, 0.0)
+        rejection = feasible(self.profile, self.profile.view(self.pod_info(raw), self.world, 0.0))
         assert isinstance(rejection, Rejection)
         rejection.rng = np.random.default_rng(seed)
         result = self.plugin.post_filter(rejection, self.view(raw))

@@ -29,7 +29,7 @@ def small_nodes(count, **more):
 
 def outcome(world, pod, profile=PROFILE, seed=0):
     pod_info = world.pod_info(typed(pod))
-    return decide(profile, pod_info, world, 0.0, np.random.default_rng(seed))
+    return decide(profile, profile.view(pod_info, world, 0.0), np.random.default_rng(seed))
 
 
 def node_of(world, pod, profile=PROFILE):

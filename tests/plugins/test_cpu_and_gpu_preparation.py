@@ -120,7 +120,7 @@ class BusyCluster:
 
 def scores(world, pod):
     """The feasible rows and their total scores."""
-    found = feasible(PROFILE, pod, world, NOW)
+    found = feasible(PROFILE, PROFILE.view(pod, world, NOW))
     assert isinstance(found, Feasible), found.message()
     rows, totals = scored_rows(PROFILE, found)
     rows = np.arange(world.nodes.size)[rows]
@@ -128,7 +128,7 @@ def scores(world, pod):
 
 
 def schedule(world, pod):
-    placement = schedule_pod(PROFILE, pod, world, NOW, np.random.default_rng(1))
+    placement = schedule_pod(PROFILE, PROFILE.view(pod, world, NOW), np.random.default_rng(1))
     assert isinstance(placement, Placement), placement
     return placement.node, placement.annotations, placement.reservation
 

@@ -138,5 +138,5 @@ def test_the_error_of_the_nominated_node_is_reported_not_that_others_were_not_se
         world.upsert(typed(raw))
     pod = a_pod("p", claims=using("a")) | {"status": {"nominatedNodeName": "n2"}}
     profile = default_profiles()["default-scheduler"]
-    found = feasible(profile, world.pod_info(typed(pod)), world, 0.0)
+    found = feasible(profile, profile.view(world.pod_info(typed(pod)), world, 0.0))
     assert "selector #0: CEL runtime error: no such key: cores" in found.message()

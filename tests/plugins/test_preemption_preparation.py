@@ -89,7 +89,7 @@ def a_budget(app, allowed):
 
 
 def schedule(world, pod):
-    return schedule_pod(PROFILE, pod, world, NOW, np.random.default_rng(1))
+    return schedule_pod(PROFILE, PROFILE.view(pod, world, NOW), np.random.default_rng(1))
 
 
 def plan(world, pod):
@@ -184,7 +184,7 @@ def test_a_pod_equal_to_one_that_fits_runs_no_filters_before_its_cycle(monkeypat
     assert steps_of(cluster, first) == 0
     assert schedule(cluster.world, first).node.startswith("empty")
     with monkeypatch.context() as patch:
-        patch.setattr("holdfast.engine.expected_rejection.feasible", None)
+        patch.setattr("holdfast.engine.preparation.feasible", None)
         assert steps_of(cluster, cluster.preemptor("second")) == 0
         # As many rows have changed as were feasible.
         for i in range(4):

@@ -57,7 +57,7 @@ class Cluster:
 
 
 def feasible_nodes(world, pod):
-    found = feasible(PROFILE, pod, world, NOW)
+    found = feasible(PROFILE, PROFILE.view(pod, world, NOW))
     names = world.nodes.names
     return sorted(names[row] for row in found.rows) if isinstance(found, Feasible) else []
 
@@ -85,7 +85,9 @@ def schedule_other(cluster, node):
         "other", node_selector={"kubernetes.io/hostname": node}, resourceClaims=using("other")
     )
     pod = cluster.world.pod_info(typed(other))
-    placement = schedule_pod(PROFILE, pod, cluster.world, NOW, np.random.default_rng(0))
+    placement = schedule_pod(
+        PROFILE, PROFILE.view(pod, cluster.world, NOW), np.random.default_rng(0)
+    )
     assert isinstance(placement, Placement)
     return placement
 
@@ -167,7 +169,9 @@ def test_a_pod_of_the_same_spec_requests_the_class_that_serves_its_resource_now(
 def schedule(cluster, raw):
     """Schedule a pod; return the class that its extended resource claim requests."""
     pod = cluster.prepare(raw)
-    placement = schedule_pod(PROFILE, pod, cluster.world, NOW, np.random.default_rng(0))
+    placement = schedule_pod(
+        PROFILE, PROFILE.view(pod, cluster.world, NOW), np.random.default_rng(0)
+    )
     assert isinstance(placement, Placement)
     claim = placement.plans["DynamicResources"].writes.unallocated.extended_claim
     return claim.spec.devices.requests[0].exactly.device_class_name

@@ -54,7 +54,7 @@ def test_after_the_steps_the_cycle_regroups_no_pods(monkeypatch, kind):
     pod = world.pod_info(typed(a_pod("new", labels={"app": "x"}, **SPECS[kind])))
     assert len([*prepare_in_steps(PROFILE, pod, world, NOW)]) >= 6
     monkeypatch.setattr(PodPlacements, "regroup", None)
-    placement = schedule_pod(PROFILE, pod, world, NOW, np.random.default_rng(1))
+    placement = schedule_pod(PROFILE, PROFILE.view(pod, world, NOW), np.random.default_rng(1))
     assert isinstance(placement, Placement)
     assert placement.node == "n2"
     pod = world.pod_info(typed(a_pod("next", labels={"app": "x"}, **SPECS[kind])))

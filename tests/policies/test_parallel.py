@@ -62,7 +62,9 @@ def test_the_cap_is_checked_again_when_a_pod_is_reserved():
     world, profile = cluster.world, cluster.profile
     placements = []
     for name in ("x", "y"):
-        found = feasible(profile, world.pod_info(typed(pod(name))), world, cluster.now)
+        found = feasible(
+            profile, profile.view(world.pod_info(typed(pod(name))), world, cluster.now)
+        )
         placements.append(rank(profile, found, np.random.default_rng(0)))
     assert assume_and_reserve(profile, world, placements[0]) is None
     plugin, reject = assume_and_reserve(profile, world, placements[1])

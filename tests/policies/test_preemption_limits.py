@@ -56,7 +56,7 @@ def preemptor(cluster):
 def attempt(profile, world, pod):
     """Return what preemption does for a pod, or None if the pod fits somewhere."""
     pod_info = world.pod_info(pod)
-    found = decide(profile, pod_info, world, 10.0**9, np.random.default_rng(0))
+    found = decide(profile, profile.view(pod_info, world, 10.0**9), np.random.default_rng(0))
     if not isinstance(found, Rejection):
         return None
     result = run_post_filter_plugins(profile, found, world, 10.0**9)

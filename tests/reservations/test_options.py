@@ -235,7 +235,7 @@ def test_what_has_an_identity_comes_from_one_reservation(kind, cpus, drawn):
     profile = default_profiles()["default-scheduler"]
     profile = Profile(profile.name, (*profile.plugins, Flavors()), profile.weights)
     pod = world.pod_info(typed(a_pod_with_flavor("sweet", cpu="6", memory="2Gi")))
-    found = decide(profile, pod, world, 0.0, np.random.default_rng(0))
+    found = decide(profile, profile.view(pod, world, 0.0), np.random.default_rng(0))
     if drawn is None:
         assert "Insufficient cpu by node" in found.reasons(0)
         return

@@ -28,7 +28,7 @@ def the_world(*objects):
 def tried(world, reservation):
     """Schedule a reservation; return the pods it pre-allocates, None if it fits nowhere."""
     pod_info = world.pod_info(reserve_pod(reservation), is_reserve_pod=True)
-    outcome = schedule_pod(PROFILE, pod_info, world, 0.0, np.random.default_rng(0))
+    outcome = schedule_pod(PROFILE, PROFILE.view(pod_info, world, 0.0), np.random.default_rng(0))
     if not isinstance(outcome, Placement):
         return None
     return [pod.name for pod in outcome.plans["Reservation"].chosen.pods]
@@ -62,6 +62,6 @@ def test_a_pod_with_a_higher_priority_annotation_is_chosen():
 
 
 def chosen(world, pod_info):
-    found = feasible(PROFILE, pod_info, world, 0.0)
+    found = feasible(PROFILE, PROFILE.view(pod_info, world, 0.0))
     (plan,) = [p.plan for p in found.outcomes if p.use.name == "Reservation"]
     return [pod.name for pod in plan.decide(int(found.rows[0])).pods]

@@ -109,7 +109,7 @@ def play(random, world, steps, on_step=lambda _plan, _placement: None, *, an_own
             world.forget(pod_info.uid)
         else:
             pod_info = world.pod_info(typed(an_owner(random, f"p{step}")))
-            found = decide(profile, pod_info, world, 0.0, rng)
+            found = decide(profile, profile.view(pod_info, world, 0.0), rng)
             if isinstance(found, Placement):
                 world.assume(pod_info, found.row)
                 if (plan := found.plans.get(plugin.name)) is not None:
@@ -190,7 +190,7 @@ def test_the_best_rows_equal_those_of_scoring_all_rows(seed):
     compared = 0
     for _ in play(random, world, 25):
         pod_info = world.pod_info(typed(an_owner(random, "asker")))
-        found = feasible(profile, pod_info, world, 0.0)
+        found = feasible(profile, profile.view(pod_info, world, 0.0))
         if isinstance(found, Rejection) or found.mask is not None:
             continue
         scores = score_rows(profile, found.outcomes, found.rows)

@@ -1,6 +1,6 @@
 """Preparations of a scheduling cycle that need a pause at every step."""
 
-from holdfast.scheduler.preparation import CyclePreparation
+from holdfast.scheduler.preparation_turns import CyclePreparation
 from holdfast.scheduler.queued_pods import QueuedPodInfo
 
 

@@ -47,7 +47,9 @@ class Backlog:
         """Schedule every pod once; return the names of those that fit no node."""
         rejected = []
         while (queued := self.queue.pop(self.now)) is not None:
-            outcome = schedule_pod(PROFILES[NAME], queued.pod_info, self.world, self.now, None)
+            outcome = schedule_pod(
+                PROFILES[NAME], PROFILES[NAME].view(queued.pod_info, self.world, self.now), None
+            )
             assert isinstance(outcome, SchedulingFailure)
             self.queue.requeue_unschedulable(
                 queued, outcome.unschedulable_plugins, outcome.pending_plugins, self.now

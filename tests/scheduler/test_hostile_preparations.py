@@ -17,7 +17,7 @@ from holdfast.plugins import default_profiles
 from holdfast.plugins.node_numa_resource import allocator as numa_allocator
 from holdfast.plugins.pod_topology_spread import plugin as spreading
 from holdfast.plugins.pod_topology_spread.constraints import NO_CONSTRAINTS
-from holdfast.scheduler import preparation
+from holdfast.scheduler import preparation_turns
 from holdfast.scheduler import scheduler as scheduling
 from holdfast.testing import (
     a_claim,
@@ -184,18 +184,20 @@ class Meter:
 
     def __init__(self, monkeypatch):
         self.turns, self.began, self.calls, self.most = [], {}, Counter(), Counter()
-        monkeypatch.setattr(preparation, "STEP_SECONDS", -1.0)  # each pause ends a step
+        monkeypatch.setattr(preparation_turns, "STEP_SECONDS", -1.0)  # each pause ends a step
         monkeypatch.setattr(numa_allocator, "_FEW", 1)
-        step, cycle = preparation.Preparations.step, scheduling.schedule_pod
-        begin = preparation.Preparations.begin
+        step, cycle = preparation_turns.Preparations.step, scheduling.schedule_pod
+        begin = preparation_turns.Preparations.begin
 
         def counted_step(preparations):
             self.turns.append(preparations.turns[0])
             return self._count("step", step, preparations)
 
-        monkeypatch.setattr(preparation.Preparations, "step", counted_step)
+        monkeypatch.setattr(preparation_turns.Preparations, "step", counted_step)
         monkeypatch.setattr(
-            preparation.Preparations, "begin", lambda *given: self._count("begin", begin, *given)
+            preparation_turns.Preparations,
+            "begin",
+            lambda *given: self._count("begin", begin, *given),
         )
 
         def counted_cycle(profile, pod_info, *given):

@@ -103,10 +103,12 @@ def calls_to_decide(raw):
 
     sys.setprofile(note)
     try:
-        schedule_pod(profile, world.pod_info(pod), world, 0.0, np.random.default_rng(1))
+        schedule_pod(
+            profile, profile.view(world.pod_info(pod), world, 0.0), np.random.default_rng(1)
+        )
         world.upsert(bound)
         plain = world.pod_info(typed(a_pod("plain", labels={"app": "web"})))
-        schedule_pod(profile, plain, world, 0.0, np.random.default_rng(1))
+        schedule_pod(profile, profile.view(plain, world, 0.0), np.random.default_rng(1))
         world.delete(bound)
     finally:
         sys.setprofile(None)
@@ -193,7 +195,9 @@ def test_labels_that_no_node_has_share_one_column():
     profile, selector = default_profiles()["default-scheduler"], {"absent-1": "yes"}
     for i in range(3):
         pod = typed(a_pod(f"q{i}", node_selector={f"absent-{i}": "yes"}))
-        schedule_pod(profile, world.pod_info(pod), world, 0.0, np.random.default_rng(1))
+        schedule_pod(
+            profile, profile.view(world.pod_info(pod), world, 0.0), np.random.default_rng(1)
+        )
     columns = [world.nodes.label_column(f"absent-{i}") for i in range(3)]
     assert columns[0].ids is columns[1].ids is columns[2].ids
     world.upsert(typed(a_node("n1", labels=selector)))
@@ -201,7 +205,9 @@ def test_labels_that_no_node_has_share_one_column():
     assert columns[0].ids is columns[2].ids
     assert (columns[0].ids < 0).all()
     pod = typed(a_pod("finds", node_selector=selector))
-    placement = schedule_pod(profile, world.pod_info(pod), world, 0.0, np.random.default_rng(1))
+    placement = schedule_pod(
+        profile, profile.view(world.pod_info(pod), world, 0.0), np.random.default_rng(1)
+    )
     assert placement.node == "n1"
     for i in range(70):
         world.upsert(typed(a_node(f"more-{i}", labels={"absent-2": "yes"} if i == 69 else {})))

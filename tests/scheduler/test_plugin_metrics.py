@@ -118,7 +118,7 @@ class Cycles:
             self.count += 1
             self._meter.begin()
             pod, rng = self.world.pod_info(typed(a_pod(f"p{self.count}"))), np.random.default_rng(0)
-            outcome = schedule_pod(self._profile, pod, self.world, 0.0, rng)
+            outcome = schedule_pod(self._profile, self._profile.view(pod, self.world, 0.0), rng)
             self._meter.end("p", placed=isinstance(outcome, Placement))
 
     def evaluations(self):

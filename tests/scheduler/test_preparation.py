@@ -12,7 +12,7 @@ from holdfast.framework.plugin import Placement, Plugin
 from holdfast.framework.world import World
 from holdfast.plugins import default_profiles
 from holdfast.scheduler.cycle import SchedulingFailure, schedule_pod
-from holdfast.scheduler.preparation import Preparations
+from holdfast.scheduler.preparation_turns import Preparations
 from holdfast.scheduler.queued_pods import QueuedPodInfo
 from holdfast.testing import a_claim, a_device, a_device_class, a_node, a_pod, a_slice, typed
 from holdfast.testing.clock import VirtualClock
@@ -44,7 +44,7 @@ def a_pod_with(claim, name="p"):
 
 
 def schedule(world, pod_info):
-    return schedule_pod(PROFILE, pod_info, world, 1.8e9, np.random.default_rng(1))
+    return schedule_pod(PROFILE, PROFILE.view(pod_info, world, 1.8e9), np.random.default_rng(1))
 
 
 def test_other_tasks_run_while_the_devices_of_a_pod_are_searched(monkeypatch):

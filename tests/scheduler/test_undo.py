@@ -142,7 +142,8 @@ def test_a_rejection_by_reserve_has_upstreams_message(world, code, error, messag
     plugins = [RecordingPlugin("b", [], refuses=Reject(code, ("not today",))), DefaultBinder({})]
     pod_info = world.pod_info(typed(a_pod("p")))
     rng = np.random.default_rng(0)
-    outcome = schedule_pod(Profile("test", tuple(plugins)), pod_info, world, 0.0, rng)
+    profile = Profile("test", tuple(plugins))
+    outcome = schedule_pod(profile, profile.view(pod_info, world, 0.0), rng)
     assert (outcome.error, outcome.message) == (error, message)
     assert outcome.unschedulable_plugins == (frozenset() if error else {"b"})
 
@@ -216,7 +217,7 @@ def test_an_owner_that_was_bound_after_all_keeps_its_allocation():
         world.upsert(typed(raw))
     owner = a_pod("p", cpu="2", labels={"app": "web"})
     placement = schedule_pod(
-        profile, world.pod_info(typed(owner)), world, 0.0, np.random.default_rng(0)
+        profile, profile.view(world.pod_info(typed(owner)), world, 0.0), np.random.default_rng(0)
     )
     world.upsert(typed(owner | {"spec": owner["spec"] | {"nodeName": "n"}},
                        annotations=placement.annotations))  # fmt: skip

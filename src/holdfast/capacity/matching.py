@@ -249,7 +249,7 @@ class ReservationMatcher:
 
     def match_in_steps(self, pod_info: PodInfo) -> Iterator[None]:
         """Find what ``match`` will return, with pauses in which reservations may change."""
-        if names.AFFINITY not in pod_info.pod.metadata.annotations or pod_info.is_reserve_pod:
+        if pod_info.is_reserve_pod:
             return
         groups = self._reservations.index.owned_by(pod_info.pod)
         try:

@@ -24,6 +24,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from holdfast.api import reservation_names as names
 from holdfast.api.node import Node
 from holdfast.api.reservation import HOLDING, Reservation
 from holdfast.capacity.gpu_names import converted_amounts
@@ -173,9 +174,14 @@ class ReservationCache:
         """Return the reservations a pod matches now, or None."""
         return self._matcher.match(pod_info) if self.by_uid or self.pending else None
 
-    def match_in_steps(self, pod_info: PodInfo) -> Iterator[None]:
-        """Find what ``match`` will return, with pauses in which reservations may change."""
-        return self._matcher.match_in_steps(pod_info) if self.by_uid else iter(())
+    def match_in_steps(self, pod_info: PodInfo) -> Iterator[None] | None:
+        """Find what ``match`` will return, with pauses in which reservations may change.
+
+        None: that takes no time, since the pod has no reservation affinity.
+        """
+        if not self.by_uid or names.AFFINITY not in pod_info.pod.metadata.annotations:
+            return None
+        return self._matcher.match_in_steps(pod_info)
 
     def refusals(
         self, groups: Sequence[OwnerGroup], pod_info: PodInfo, slots: NDArray[np.intp],

@@ -38,6 +38,10 @@ class CounterSteps:
             if not placements.has_groups_of(keys):
                 yield
 
+    def has_counted(self, key: Hashable) -> bool:
+        """Return whether ``count`` has nothing to do."""
+        return key in self._made
+
     def count(
         self, key: Hashable, owner: str, wanted: Callable[[], Iterable[PodSelectors]]
     ) -> Iterator[None]:
@@ -45,7 +49,7 @@ class CounterSteps:
 
         ``key`` stands for what is wanted: until a counter is dropped, a second call does nothing.
         """
-        return iter(()) if key in self._made else self._count(key, owner, wanted)
+        return iter(()) if self.has_counted(key) else self._count(key, owner, wanted)
 
     def _count(
         self, key: Hashable, owner: str, wanted: Callable[[], Iterable[PodSelectors]]

@@ -196,6 +196,10 @@ class NodeTable(NodeRows):
             self._counter_steps.counters_dropped()
         return counter
 
+    def has_counted(self, key: Hashable) -> bool:
+        """Return whether ``count_in_steps`` has nothing to do, until the epoch COUNTERS changes."""
+        return self._counter_steps.has_counted(key)
+
     def count_in_steps(
         self, key: Hashable, owner: str, wanted: Callable[[], Iterable[PodSelectors]]
     ) -> Iterator[None]:

@@ -168,7 +168,7 @@ class Simulation:
     def _best_rows(self, pod: Pod) -> list[int]:
         pod_info = self.world.pod_info(pod)
         profile = self._profiles.get(pod_info.scheduler_name) or self._profiles[""]
-        found = feasible(profile, pod_info, self.world, self.now)
+        found = feasible(profile, profile.view(pod_info, self.world, self.now))
         if isinstance(found, Rejection):
             return []
         rows, totals = scored_rows(profile, found)

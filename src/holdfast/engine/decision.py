@@ -25,7 +25,6 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.columns.pod_info import PodInfo
 from holdfast.engine.cached_scores import INFEASIBLE, best_of
 from holdfast.engine.decision_cache import decision_cache
 from holdfast.engine.feasible_rows import Feasible, rows_before, run_filters_per_pod
@@ -61,7 +60,6 @@ from holdfast.framework.plugin import (
 from holdfast.framework.points import Point
 from holdfast.framework.rejection import Rejection, RowStatuses
 from holdfast.framework.view import View
-from holdfast.framework.world import World
 
 LIST_LIMITS = "ListLimits"
 """Stands for the plugin that rejects a pod with a list that is too long. Only a change of the pod
@@ -70,28 +68,23 @@ _FEW = 32
 """Up to this number the cached best rows are tested one by one, instead of all rows at once."""
 
 
-def run_pre_enqueue_plugins(
-    profile: Profile, pod: PodInfo, world: World, now: float
-) -> tuple[str, Reject] | None:
+def run_pre_enqueue_plugins(profile: Profile, view: View) -> tuple[str, Reject] | None:
     """Return the first plugin that rejects the pod at PreEnqueue, with its result, or None."""
-    view = profile.view(pod, world, now)
     for plugin in profile.plugins_at(Point.PRE_ENQUEUE):
-        reject = profile.meter.call(plugin.name, Point.PRE_ENQUEUE, plugin.pre_enqueue, pod, view)
+        reject = plugin.pre_enqueue(view.pod, view)
         if reject is not None:
             return plugin.name, reject
     return None
 
 
-def decide(
-    profile: Profile, pod: PodInfo, world: World, now: float, rng: np.random.Generator
-) -> Placement | Rejection:
+def decide(profile: Profile, view: View, rng: np.random.Generator) -> Placement | Rejection:
     """Run ``feasible`` and, unless it rejects the pod, ``rank``."""
-    found = feasible(profile, pod, world, now)
+    found = feasible(profile, view)
     return found if isinstance(found, Rejection) else rank(profile, found, rng)
 
 
-def feasible(profile: Profile, pod: PodInfo, world: World, now: float) -> Feasible | Rejection:
-    """Return the rows on which the pod can run, or why there are none.
+def feasible(profile: Profile, view: View) -> Feasible | Rejection:
+    """Return the rows on which the pod of the view can run, or why there are none.
 
     1. Look up the pod's class: the plans of the plugins, and the rows that pass every filter whose
        results are kept. Ask the plugins that are asked for every pod. Each may reject the pod.
@@ -100,8 +93,7 @@ def feasible(profile: Profile, pod: PodInfo, world: World, now: float) -> Feasib
     3. Remove rows on which the pod does not fit together with the pods nominated to them.
     4. If the pod itself is nominated to one of the remaining rows, that row is chosen unscored.
     """
-    view = profile.view(pod, world, now)
-    if pod.excess or not world.nodes.row_of:
+    if view.pod.excess or not view.nodes.row_of:
         return _reject_without_plugins(view)
     found = _pre_filtered(profile, view)
     pod_class = found.pod_class
@@ -128,11 +120,10 @@ def all_tiers(found: Feasible) -> Feasible:
     return complete
 
 
-def rows_to_filter(profile: Profile, pod: PodInfo, world: World, now: float, plugin: str) -> Rows:
+def rows_to_filter(profile: Profile, view: View, plugin: str) -> Rows:
     """Return the rows with which ``feasible`` would call a filter that it calls for every pod."""
-    view = profile.view(pod, world, now)
     none: Rows = np.zeros(0, np.intp)
-    if pod.excess or not world.nodes.row_of:
+    if view.pod.excess or not view.nodes.row_of:
         return none
     found = _pre_filtered(profile, view)
     if _pre_filter_reject(found.outcomes) is not None:

@@ -15,6 +15,7 @@ from holdfast.columns.pod_info import PodInfo
 from holdfast.engine.plugin_results import (
     NodeFilterMask,
     PreFilterOutcome,
+    call_pre_filter,
     run_pre_filter,
 )
 from holdfast.engine.plugin_use import CacheLevel, PluginUse, cycle_plugins
@@ -25,11 +26,14 @@ from holdfast.framework.plugin import Code, Plugin, Skip
 from holdfast.framework.reservation_options import ReservationAllocator
 from holdfast.framework.view import View
 from holdfast.framework.world import World
+from holdfast.shared_cache import SharedCache
 
 _FEW = 4
 """Classes on probation. The results of plugins get twice as many entries, because two plugins
 distinguish pods by their requests."""
 
+
+_MAX_PREPARED = 4096
 
 V = TypeVar("V")
 Key = tuple[Hashable, ...]
@@ -70,6 +74,9 @@ class DecisionCache:
         self._keys_outside_spec = tuple(
             use.key_outside_spec for use in self._cycle_plugins if use.key_outside_spec is not None
         )
+        self._last_key: tuple[View | None, int, Key] = (None, -1, ())
+        self._prepared = SharedCache[int](_MAX_PREPARED)
+        """The epoch stamp at which pods of a class needed no preparation, by its key."""
         self._classes = TwoQueueCache[PodClass](_FEW)
         self._outcomes = TwoQueueCache[PreFilterOutcome](2 * _FEW)
         self._frames = TwoQueueCache[tuple[int, tuple[PreFilterOutcome, ...]]](_FEW)
@@ -81,8 +88,8 @@ class DecisionCache:
 
     def pod_class(self, pod: PodInfo, view: View) -> PodClass:
         """Return the pod's class, creating it if necessary. Its ``refresh`` is up to the caller."""
-        key = self._key(pod, view)
-        pod_class, stamp = self._classes.get(key), view.nodes.epochs.stamp
+        key, stamp = self._key(pod, view), view.nodes.epochs.stamp
+        pod_class = self._classes.get(key)
         if pod_class is not None and (
             pod_class.stamp == stamp or self._is_valid(pod_class, pod, view)
         ):
@@ -102,11 +109,12 @@ class DecisionCache:
         """
         outcomes = pod_class.outcomes
         for place in pod_class.parts.places_per_pod:
-            result = run_pre_filter(outcomes[place].use, pod, view)
-            if not result.skip:
+            use = outcomes[place].use
+            result = call_pre_filter(use, pod, view)
+            if not isinstance(result, Skip):
                 if outcomes is pod_class.outcomes:
                     outcomes = list(outcomes)
-                outcomes[place] = result
+                outcomes[place] = PreFilterOutcome(use, result, ())
         return outcomes
 
     def faults(self) -> Iterator[str]:
@@ -141,7 +149,31 @@ class DecisionCache:
             self._outcomes.put(key, found, 4 * _limit(view.nodes.capacity))
         return found
 
+    def is_prepared(self, view: View) -> bool:
+        """Return whether pods of a class need no preparation, and no epoch has changed since."""
+        known = self._prepared.get(self._key(view.pod, view), view.pod.namespace)
+        return known == view.nodes.epochs.stamp
+
+    def note_prepared(self, view: View) -> None:
+        """Remember that pods of a class need no preparation until an epoch changes."""
+        key, stamp = self._key(view.pod, view), view.nodes.epochs.stamp
+        self._prepared.put(key, stamp, view.pod.namespace)
+
     def _key(self, pod: PodInfo, view: View) -> Key:
+        """Return everything of a pod that plugins distinguish.
+
+        An attempt asks twice for the same view: before it begins, and in its decision. In between
+        nothing happens.
+        """
+        stamp = view.nodes.epochs.stamp
+        if self._last_key[0] is view and self._last_key[1] == stamp:
+            return self._last_key[2]
+        key = self._make_key(pod, view)
+        if view.nodes.epochs.stamp == stamp:
+            self._last_key = (view, stamp, key)
+        return key
+
+    def _make_key(self, pod: PodInfo, view: View) -> Key:
         seen = (pod.spec_key, pod.pod.spec.node_name, view.nodes.label_group_of(pod).id)
         if not self._keys_outside_spec:
             return (*seen, pod.is_reserve_pod)

@@ -90,7 +90,7 @@ def _decide_again(profile: Profile, decided: Feasible | Rejection) -> Feasible |
     view = decided.view
     cached = view.world.caches.pop(profile)
     try:
-        return feasible(profile, decided.pod, view.world, view.now)
+        return feasible(profile, profile.view(decided.pod, view.world, view.now))
     finally:
         view.world.caches[profile] = cached
 

@@ -55,12 +55,13 @@ def explain(
         "pod": pod_info.key, "schedulable": False, "message": "", "preFilter": None, "nodes": [],
         "best": [], "preemption": None,
     }  # fmt: skip
-    gate = run_pre_enqueue_plugins(profile, pod_info, world, now)
+    view = profile.view(pod_info, world, now)
+    gate = run_pre_enqueue_plugins(profile, view)
     if gate is not None:
         explained["preEnqueue"] = _status(*gate)
         explained["message"] = ", ".join(gate[1].reasons)
         return explained
-    found = feasible(profile, pod_info, world, now)
+    found = feasible(profile, view)
     if isinstance(found, Rejection):
         _add_rejection(explained, profile, found, world, now, preempt=preempt)
         return explained

@@ -116,10 +116,16 @@ class PreFilterOutcome:
 def run_pre_filter(
     use: PluginUse, pod: PodInfo, view: View, versions: tuple[int, ...] = ()
 ) -> PreFilterOutcome:
+    """Call a plugin's ``pre_filter`` and read its result."""
+    return PreFilterOutcome(use, call_pre_filter(use, pod, view), versions)
+
+
+def call_pre_filter(use: PluginUse, pod: PodInfo, view: View) -> PodPlan | Skip | Reject:
     """Call a plugin's ``pre_filter``, counted and measured."""
     use.pre_filtered[0] += 1
-    result = use.meter.call(use.name, Point.PRE_FILTER, use.plugin.pre_filter, pod, view)
-    return PreFilterOutcome(use, result, versions)
+    if use.meter.on:
+        return use.meter.measure(use.name, Point.PRE_FILTER, use.plugin.pre_filter, pod, view)
+    return use.plugin.pre_filter(pod, view)
 
 
 def active_filters(outcomes: Iterable[PreFilterOutcome]) -> tuple[FilterPair, ...]:

@@ -175,16 +175,17 @@ class Plugin:
         """Return whether its filter ignores a resource because an extender accounts for it."""
         return False
 
-    def prepare(self, pod: PodInfo, view: View, rows: Callable[[], Rows]) -> Iterator[None]:
+    def prepare(self, pod: PodInfo, view: View, rows: Callable[[], Rows]) -> Iterator[None] | None:
         """Compute in short steps what filters or ``post_filter`` would otherwise compute at once.
 
-        Yield before it begins, and at least every few milliseconds. What comes before the first
-        yield runs for every pod before its turn, so it must be short; if nothing takes long, there
-        is no yield. ``rows`` returns the rows that ``filter`` will get: calling it runs the filters
+        None: there is nothing to compute for this pod, nor for others of its class until an epoch
+        changes. Yield before it begins, and at least every few milliseconds. What comes before the
+        first yield runs for every pod before its turn, so it must be short; if nothing takes long,
+        there is no yield. ``rows`` returns the rows that ``filter`` will get: it runs the filters
         before. Other tasks may run, and the world may change, after each step. Nothing may be
         returned or decided: without this method the results are the same.
         """
-        return iter(())
+        return None
 
     def filter_needs_preparation(self, pod: PodInfo, view: View) -> bool:
         """Return whether ``prepare_rows`` of the plan is worth calling.

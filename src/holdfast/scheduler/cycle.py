@@ -35,6 +35,7 @@ from holdfast.framework.plugin import (
 )
 from holdfast.framework.points import Point, overrides
 from holdfast.framework.rejection import Rejection, fit_error_message
+from holdfast.framework.view import View
 from holdfast.framework.world import World
 
 CLEAR_NOMINATION = PostFilterResult("", nominated_node="")
@@ -64,15 +65,15 @@ class SchedulingFailure:
 
 
 def schedule_pod(
-    profile: Profile, pod_info: PodInfo, world: World, now: float, rng: np.random.Generator
+    profile: Profile, view: View, rng: np.random.Generator
 ) -> Placement | SchedulingFailure:
-    """Select a node and assume the pod there, or return why not."""
-    found = feasible(profile, pod_info, world, now)
+    """Select a node and assume the pod of the view there, or return why not."""
+    found = feasible(profile, view)
     if isinstance(found, Feasible) and found.pod_class.parts.may_have_tiers:
-        failure = failure_before_next_tier(profile, found, now)
+        failure = failure_before_next_tier(profile, found, view.now)
         if failure is not None:
             return failure
-    return select_and_assume(profile, found, world, now, rng)
+    return select_and_assume(profile, found, view.world, view.now, rng)
 
 
 def failure_before_next_tier(

@@ -119,7 +119,8 @@ class ExtenderQueue:
         return None if _needs_no_node(queued) else _failed(CHANGED_TOO_FAST)
 
     def _feasible(self, queued: QueuedPodInfo) -> Feasible | Rejection:
-        return feasible(self._profile(queued), queued.pod_info, self.world, self.clock.now())
+        profile = self._profile(queued)
+        return feasible(profile, profile.view(queued.pod_info, self.world, self.clock.now()))
 
     def _narrow(self, queued: QueuedPodInfo, opinion: ExtenderResults | None) -> Narrowed | None:
         """Narrow the nodes feasible now by the extenders' results; None: call them again."""

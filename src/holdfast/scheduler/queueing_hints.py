@@ -61,7 +61,7 @@ class QueueingHints:
     def gating_rejection(self, pod_info: PodInfo) -> tuple[str, Reject] | None:
         """Return that plugin's name and why it rejects the pod, or None."""
         profile = self._profiles[pod_info.scheduler_name]
-        return run_pre_enqueue_plugins(profile, pod_info, self._world, self._now())
+        return run_pre_enqueue_plugins(profile, profile.view(pod_info, self._world, self._now()))
 
     def interested_plugins(self, event: ClusterEvent) -> frozenset[str] | None:
         """Return the names of the plugins that registered for an event; None: check every pod.

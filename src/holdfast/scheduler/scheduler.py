@@ -21,6 +21,7 @@ from holdfast.engine.profile import Profile
 from holdfast.feature_gates import FeatureGates
 from holdfast.framework.extender import EXTENDER, ExtenderConfig
 from holdfast.framework.plugin import Placement
+from holdfast.framework.view import View
 from holdfast.framework.world import World
 from holdfast.scheduler.background_tasks import BackgroundTasks
 from holdfast.scheduler.binding import ApiCallRunner
@@ -39,7 +40,7 @@ from holdfast.scheduler.metrics import DurationRecorder, Metrics, register_callb
 from holdfast.scheduler.object_metrics import PolicyMetrics, ReservationMetrics
 from holdfast.scheduler.plugin_metrics import Meter
 from holdfast.scheduler.preemption import PreemptionExecutor
-from holdfast.scheduler.preparation import Preparations
+from holdfast.scheduler.preparation_turns import Preparations
 from holdfast.scheduler.queued_pods import QueuedPodInfo
 from holdfast.scheduler.queueing_hints import QueueingHints
 from holdfast.scheduler.reservation_handlers import ReservationEventHandlers
@@ -290,17 +291,20 @@ class Scheduler:
 
     def _begin_attempt(self, queued: QueuedPodInfo) -> None:
         """Schedule a pod, unless its cycle needs steps before; then others are scheduled first."""
-        if self._preparations.begin(queued):
-            self.schedule_one(queued)
-        else:
+        view = self._preparations.begin(queued)
+        if view is None:
             self.queue.postpone(queued)
+        else:
+            self.schedule_one(queued, view)
 
     def _take_step(self) -> None:
         """Take one step of a preparation; schedule its pod if it was the last one."""
         ended = self._preparations.step()
         if ended is not None:
-            self.queue.resume(ended.queued)
-            self.schedule_one(ended.queued)
+            queued = ended.queued
+            self.queue.resume(queued)
+            profile = self.profiles[queued.pod_info.scheduler_name]
+            self.schedule_one(queued, profile.view(queued.pod_info, self.world, self._clock.now()))
 
     def _pop_from_queue(self) -> QueuedPodInfo | None:
         queued = self.queue.pop(self._clock.monotonic())
@@ -320,7 +324,7 @@ class Scheduler:
             self._unready.flush()
             self._resizer.retry()
 
-    def schedule_one(self, queued: QueuedPodInfo) -> None:
+    def schedule_one(self, queued: QueuedPodInfo, view: View) -> None:
         """Run the scheduling cycle of one pod; extenders and binding run in the background."""
         pod_info = queued.pod_info
         if queued.removed:
@@ -337,7 +341,7 @@ class Scheduler:
         began = self._clock.monotonic()
         self._meter.begin()
         try:
-            outcome = schedule_pod(profile, pod_info, self.world, self._clock.now(), self._rng)
+            outcome = schedule_pod(profile, view, self._rng)
         except Exception as failure:
             # One pod with an invalid field must not stop the others.
             log.exception("scheduling %s failed", pod_info.key)

@@ -66,7 +66,7 @@ class FakeCluster:
         return "" if placement is None else placement.node
 
     def _placement(self, pod_info: PodInfo) -> Placement | None:
-        found = feasible(self.profile, pod_info, self.world, self.now)
+        found = feasible(self.profile, self.profile.view(pod_info, self.world, self.now))
         if isinstance(found, Rejection):
             self._auditor.note_faults(rejection_faults(self.profile, found))
             return None

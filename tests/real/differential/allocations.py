@@ -33,7 +33,7 @@ def add_allocations(case: Case, answer: Answer) -> None:
         profiles = read(case.config, Catalog(load_user_code=False)).profiles
     profile = profiles["default-scheduler"]
     pod = snapshot.world.pod_info(snapshot.pod)
-    found = feasible(profile, pod, snapshot.world, NOW)
+    found = feasible(profile, profile.view(pod, snapshot.world, NOW))
     assert not isinstance(found, Rejection), case.pod
     plan: Any = found.plans.get(PLUGIN)
     for node in answer["nodes"]:

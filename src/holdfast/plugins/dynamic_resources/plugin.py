@@ -110,11 +110,18 @@ class DynamicResources(Plugin):
         """Reject the pod until all of its claims exist; PreFilter rejects reservations."""
         return None if pod.is_reserve_pod else self._claims_not_ready(pod.pod, view)
 
-    def prepare(self, pod: PodInfo, view: View, rows: Callable[[], Rows]) -> Iterator[None]:
+    def prepare(self, pod: PodInfo, view: View, rows: Callable[[], Rows]) -> Iterator[None] | None:
         """Search devices in short steps; ``filter`` and ``post_filter`` then find the results."""
         plan = self.pre_filter(pod, view)
-        if not isinstance(plan, ClaimAllocation):
-            return
+        if isinstance(plan, Skip):
+            return None  # whether a pod needs devices depends on its spec and on device classes
+        return (
+            self._search(pod, view, rows, plan) if isinstance(plan, ClaimAllocation) else iter(())
+        )
+
+    def _search(
+        self, pod: PodInfo, view: View, rows: Callable[[], Rows], plan: ClaimAllocation
+    ) -> Iterator[None]:
         prepared = PreparedPlan.of(pod, view, plan)
         yield from plan.search_in_steps(rows)
         if not self._may_preempt(pod, view):

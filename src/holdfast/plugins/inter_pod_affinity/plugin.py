@@ -93,11 +93,11 @@ class InterPodAffinity(Plugin):
             return None
         return (view.nodes.label_group_of(pod).id, pod.affinity_terms, view.hidden_pods)
 
-    def prepare(self, pod: PodInfo, view: View, rows: Callable[[], Rows]) -> Iterator[None]:
+    def prepare(self, pod: PodInfo, view: View, rows: Callable[[], Rows]) -> Iterator[None] | None:
         """Match new terms against all pods, those of existing pods too, in short steps."""
         nodes, terms = view.nodes, pod.affinity_terms
         if not terms and nodes.has_few_new_terms(pod):
-            return iter(())
+            return None
         return chain(
             nodes.count_in_steps(terms, pod.namespace, partial(counted_selectors, terms)),
             nodes.match_existing_terms_in_steps(pod),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import replace
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -206,12 +207,13 @@ class NodeResourcesFit(Plugin):
         """Return the request, and the rows where a reservation may provide it."""
         return (pod.request, _scored(pod), view.reserved_key)
 
-    def prepare(self, pod: PodInfo, view: View, rows: Callable[[], Rows]) -> Iterator[None]:
+    def prepare(self, pod: PodInfo, view: View, rows: Callable[[], Rows]) -> Iterator[None] | None:
         """Count in short steps the devices that serve scored resources."""
-        if self._scalars:
-            ids = [id_ for id_, _, _ in self._terms(pod, view.nodes.resources)]
-            for resource in view.world.devices.device_backed_resources(ids).values():
-                yield from resource.count_in_steps()
+        if not self._scalars:
+            return None
+        ids = [id_ for id_, _, _ in self._terms(pod, view.nodes.resources)]
+        served = view.world.devices.device_backed_resources(ids).values()
+        return chain.from_iterable(resource.count_in_steps() for resource in served)
 
     def pre_filter(self, pod: PodInfo, view: View) -> FitPlan | Reject:
         """Look up the columns of everything requested."""

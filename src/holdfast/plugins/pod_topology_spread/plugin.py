@@ -107,13 +107,15 @@ class PodTopologySpread(Plugin):
         required, tolerations = required_nodes(pod.pod), pod.pod.spec.tolerations
         return (pod.namespace, constraints, required, tolerations, view.hidden_pods)
 
-    def prepare(self, pod: PodInfo, view: View, rows: Callable[[], Rows]) -> Iterator[None]:
+    def prepare(self, pod: PodInfo, view: View, rows: Callable[[], Rows]) -> Iterator[None] | None:
         """Match new selectors against all pods, in short steps."""
         if pod.pod.spec.topology_spread_constraints:
             return self._prepare_own(pod, view)
         if not self._defaults.constraints:
-            return iter(())
+            return None
         key = pod.namespace, view.world.selectors.number_of(pod)
+        if view.nodes.has_counted(key):
+            return None
         return view.nodes.count_in_steps(key, pod.namespace, partial(self._counted, pod, view))
 
     def _prepare_own(self, pod: PodInfo, view: View) -> Iterator[None]:

@@ -21,8 +21,9 @@ from itertools import count
 
 from holdfast.clock import Clock
 from holdfast.columns.pod_info import PodInfo
-from holdfast.engine.preparation import prepare_in_steps
+from holdfast.engine.preparation import needs_no_step, prepare_in_steps
 from holdfast.engine.profile import Profile
+from holdfast.framework.view import View
 from holdfast.framework.world import World
 from holdfast.scheduler.queued_pods import QueuedPodInfo
 
@@ -139,16 +140,18 @@ class Preparations:
     def __bool__(self) -> bool:
         return bool(self.turns)
 
-    def begin(self, queued: QueuedPodInfo) -> bool:
-        """Return whether the cycle of a pod can begin at once; if not, ``step`` returns it later.
+    def begin(self, queued: QueuedPodInfo) -> View | None:
+        """Return the view of a pod if its cycle can begin at once; else ``step`` returns it later.
 
         No step is taken here: the pods behind wait for none.
         """
-        if queued.removed:
-            return True
+        profile = self._profiles[queued.pod_info.scheduler_name]
+        view = profile.view(queued.pod_info, self._world, self._clock.now())
+        if queued.removed or needs_no_step(profile, view):
+            return view
         preparation = self._preparation(queued)
         if preparation.begin():
-            return True
+            return view
         name = _turn_of(queued.pod_info)
         namespace = self._waiting.get(name)
         if namespace is None:
@@ -156,7 +159,7 @@ class Preparations:
             self.turns.append(name)
         else:
             self._add(namespace, queued)
-        return False
+        return None
 
     def step(self) -> CyclePreparation | None:
         """Take a step of the namespace whose turn it is; return the preparation that has ended.
