@@ -200,9 +200,9 @@ class Meter:
             lambda *given: self._count("begin", begin, *given),
         )
 
-        def counted_cycle(profile, pod_info, *given):
-            self.began.setdefault(pod_info.name, len(self.turns))
-            return self._count("cycle", cycle, profile, pod_info, *given)
+        def counted_cycle(profile, view, *given):
+            self.began.setdefault(view.pod.name, len(self.turns))
+            return self._count("cycle", cycle, profile, view, *given)
 
         monkeypatch.setattr(scheduling, "schedule_pod", counted_cycle)
 

@@ -40,8 +40,10 @@ def needs_no_step(profile: Profile, view: View) -> bool:
     """Return whether the cycle of a pod can begin at once; False if that is not known."""
     if view.pod.excess or not view.nodes.row_of:
         return True  # no plugin is called for it
-    cache = decision_cache(profile, view.world)
-    if not cache.is_prepared(view):
+    # The key of a class has the pod's reservations, so finding them comes first.
+    if view.world.reservations.match_in_steps(view.pod) is not None:
+        return False
+    if not decision_cache(profile, view.world).is_prepared(view):
         return False
     return not any(True for _ in _expecting_post_filter(profile, view))
 
