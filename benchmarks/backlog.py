@@ -21,7 +21,6 @@ import msgspec
 import numpy as np
 
 from clusters import ZONE
-from holdfast.engine.decision import run_pre_enqueue_plugins
 from holdfast.framework.world import World
 from holdfast.plugins import default_profiles
 from holdfast.scheduler.cycle import SchedulingFailure, schedule_pod
@@ -104,20 +103,9 @@ class Scene:
         self.world.upsert(typed(a_resource_policy(pods=GOVERNED, units=[unit])))
         queueing_hints = QueueingHints({NAME: PROFILE}, self.world, lambda: self.now)
         self.moved = 0
-        self.queue = SchedulingQueue(
-            queueing_strategy=queueing_hints.queueing_strategy,
-            gating_plugin=self._gating_plugin,
-            interested_plugins=queueing_hints.interested_plugins,
-            equivalence_key=queueing_hints.equivalence_key,
-            equivalence_epoch=queueing_hints.equivalence_epoch,
-            on_move=self._on_move,
-        )
+        self.queue = SchedulingQueue(queueing_hints, on_move=self._on_move)
         self.handlers = EventHandlers(self.world, self.queue, lambda _: True, lambda: self.now)
         self._rng = np.random.default_rng(1)
-
-    def _gating_plugin(self, pod_info: Any) -> str:
-        closed = run_pre_enqueue_plugins(PROFILE, PROFILE.view(pod_info, self.world, self.now))
-        return "" if closed is None else closed[0]
 
     def _on_move(self, queue_name: str, _why: str) -> None:
         self.moved += queue_name in ("active", "backoff")

@@ -136,12 +136,7 @@ class Feed:
         profiles = default_profiles()
         self.world = World()
         queueing_hints = QueueingHints(profiles, self.world, time.time)
-        queue = SchedulingQueue(
-            queueing_strategy=queueing_hints.queueing_strategy,
-            gating_plugin=lambda *_: None,
-            interested_plugins=queueing_hints.interested_plugins,
-            equivalence_key=queueing_hints.equivalence_key,
-        )
+        queue = SchedulingQueue(queueing_hints)
         self.handlers = EventHandlers(self.world, queue, profiles.__contains__, time.time)
         self._parts = ObjectInterner()
         self._caches: dict[str, InformerCache[Any]] = {}

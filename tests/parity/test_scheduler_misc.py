@@ -20,6 +20,7 @@ from holdfast.scheduler.cycle import fit_error
 from holdfast.scheduler.scheduling_queue import SchedulingQueue
 from parity.harness import parity
 from parity.scheduling import pod
+from scheduler.queueing_rules import rules
 
 FILE = "scheduler_misc.jsonl"
 
@@ -42,7 +43,10 @@ def test_taints_that_filter(record):
 @parity(FILE, "queuesort/priority_sort_test.go:TestLess")
 def test_order_of_the_queue(record):
     """Equal pods keep their order, so p1 precedes p2 only if it is less."""
-    queue, world = SchedulingQueue(queueing_strategy=lambda *_: QueueingStrategy.SKIP), World()
+    queue, world = (
+        SchedulingQueue(rules(queueing_strategy=lambda *_: QueueingStrategy.SKIP)),
+        World(),
+    )
     for uid in ("p2", "p1"):
         one = record.input[uid]
         pod_info = msgspec.structs.replace(world.pod_info(pod(one["pod"])), uid=uid)

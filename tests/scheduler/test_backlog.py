@@ -9,6 +9,7 @@ from holdfast.scheduler.event_handlers import EventHandlers
 from holdfast.scheduler.queueing_hints import QueueingHints
 from holdfast.scheduler.scheduling_queue import SchedulingQueue
 from holdfast.testing import a_node, a_pod, typed
+from scheduler.queueing_rules import rules
 
 PROFILES = default_profiles()
 NAME = "default-scheduler"
@@ -26,12 +27,7 @@ class Backlog:
             self.hinted.append(queued.pod_info.name)
             return queueing_hints.queueing_strategy(queued, event)
 
-        self.queue = SchedulingQueue(
-            queueing_strategy=queueing_strategy,
-            interested_plugins=queueing_hints.interested_plugins,
-            equivalence_key=queueing_hints.equivalence_key,
-            equivalence_epoch=queueing_hints.equivalence_epoch,
-        )
+        self.queue = SchedulingQueue(rules(queueing_hints, queueing_strategy=queueing_strategy))
         self.handlers = EventHandlers(
             self.world, self.queue, PROFILES.__contains__, lambda: self.now
         )

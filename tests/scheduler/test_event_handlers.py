@@ -12,6 +12,7 @@ from holdfast.scheduler.reservation_handlers import ReservationEventHandlers
 from holdfast.scheduler.scheduling_queue import SchedulingQueue
 from holdfast.testing import a_node, a_pod, a_reservation, typed
 from holdfast.testing.harness import Harness
+from scheduler.queueing_rules import rules
 
 
 def with_condition(status, heartbeat="2030-01-01T00:00:00Z"):
@@ -86,7 +87,7 @@ class Scene:
     def __init__(self):
         self.events = []
         self.world = World()
-        self.queue = SchedulingQueue(queueing_strategy=self._queueing_strategy)
+        self.queue = SchedulingQueue(rules(queueing_strategy=self._queueing_strategy))
         ours = {"default-scheduler", "koord-scheduler"}.__contains__
         self.handlers = EventHandlers(self.world, self.queue, ours, lambda: 0.0)
         self.rejected = []
@@ -170,7 +171,9 @@ def test_a_deleted_assumed_pod_frees_its_resources_and_names_its_node(scene):
     pod = typed(a_pod("p", cpu="3"))
     scene.world.assume(scene.world.pod_info(pod), scene.world.nodes.row_of["n"])
     events = []
-    scene.queue.queueing_strategy = lambda _, event: events.append(event) or QueueingStrategy.SKIP
+    scene.queue.rules = rules(
+        queueing_strategy=lambda _, event: events.append(event) or QueueingStrategy.SKIP
+    )
     scene.handlers.on_pod("deleted", pod, None)
     assert scene.requested_cpu() == 0
     assert [(e.action, e.old.spec.node_name) for e in events] == [("Delete", "n")]

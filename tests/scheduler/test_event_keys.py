@@ -37,13 +37,7 @@ def waiting(plugin, *names, pending=False):
     """A queue in which the plugin has rejected these pods."""
     world = World()
     hints = QueueingHints({"default-scheduler": Profile("x", (plugin,))}, world, lambda: 0.0)
-    queue = SchedulingQueue(
-        hints.queueing_strategy,
-        interested_plugins=hints.interested_plugins,
-        equivalence_key=hints.equivalence_key,
-        pod_keys=hints.pod_keys,
-        event_keys=hints.event_keys,
-    )
+    queue = SchedulingQueue(hints)
     for name in names:
         queue.add(world.pod_info(typed(a_pod(name))), 0.0)
         rejected = {plugin.name}

@@ -18,6 +18,7 @@ from holdfast.scheduler.reservation_handlers import ReservationEventHandlers
 from holdfast.scheduler.scheduling_queue import SchedulingQueue
 from holdfast.testing import a_node, a_pod, a_reservation, typed
 from holdfast.testing.harness import Harness
+from scheduler.queueing_rules import rules
 
 OWNERS = [{"labelSelector": {"matchLabels": {"app": "web"}}}]
 HELD = {"phase": "Available", "nodeName": "n", "allocatable": {"cpu": "2"}}
@@ -37,7 +38,9 @@ class InformerCalls:
 class Scene:
     def __init__(self):
         self.world = World()
-        self.queue = SchedulingQueue(queueing_strategy=lambda _pod, _event: QueueingStrategy.SKIP)
+        self.queue = SchedulingQueue(
+            rules(queueing_strategy=lambda _pod, _event: QueueingStrategy.SKIP)
+        )
         handlers = EventHandlers(self.world, self.queue, lambda _name: True, lambda: 0.0)
         self.handlers = InformerCalls(handlers)
         self.rejected = []

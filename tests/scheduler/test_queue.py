@@ -8,6 +8,7 @@ from holdfast.framework.events import QueueingStrategy
 from holdfast.framework.plugin import ClusterEvent
 from holdfast.scheduler.queued_pods import BackoffQueue
 from holdfast.scheduler.scheduling_queue import SchedulingQueue
+from scheduler.queueing_rules import rules
 
 NAMES = ResourceNames()
 EVENT = ClusterEvent("Node", "Add")
@@ -20,7 +21,9 @@ def pod_info(name, priority=0):
 
 
 def a_queue(strategy=QueueingStrategy.SKIP, gating_plugin=lambda _: ""):
-    return SchedulingQueue(queueing_strategy=lambda *_: strategy, gating_plugin=gating_plugin)
+    return SchedulingQueue(
+        rules(queueing_strategy=lambda *_: strategy, gating_plugin=gating_plugin)
+    )
 
 
 def pop_names(queue, now=0.0):
@@ -161,7 +164,10 @@ def test_a_gated_pod_ignores_events_its_gating_plugin_did_not_register_for():
     queue = a_queue(
         QueueingStrategy.IMMEDIATELY, gating_plugin=lambda f: "gate" if f.name in closed else ""
     )
-    queue.interested_plugins = lambda event: {"Fit", "gate"} if event.action == "Open" else {"Fit"}
+    queue.rules = rules(
+        queue.rules,
+        interested_plugins=lambda event: {"Fit", "gate"} if event.action == "Open" else {"Fit"},
+    )
     queue.add(pod_info("a"), 0.0)
     closed.clear()
     queue.update(pod_info("a"), 1.0, [EVENT])
@@ -174,7 +180,9 @@ def test_a_gated_pod_ignores_events_its_gating_plugin_did_not_register_for():
 def test_an_event_without_interested_plugins_runs_no_hints():
     asked = []
     queue = SchedulingQueue(
-        queueing_strategy=lambda *event: asked.append(event), interested_plugins=lambda _: set()
+        rules(
+            queueing_strategy=lambda *event: asked.append(event), interested_plugins=lambda _: set()
+        )
     )
     queue.add(pod_info("a"), 0.0)
     queue.requeue_unschedulable(queue.pop(0.0), {"Fit"}, (), 0.0)
@@ -192,9 +200,11 @@ def test_hints_do_not_run_for_each_of_ten_thousand_pods():
 
     interested = {"Add": {"Fit"}, "Delete": {"Fit"}, "UpdateNodeTaint": {"Taints"}}
     queue = SchedulingQueue(
-        queueing_strategy=queueing_strategy,
-        interested_plugins=lambda e: interested.get(e.action, set()),
-        equivalence_key=lambda pod: pod.pod_info.priority,
+        rules(
+            queueing_strategy=queueing_strategy,
+            interested_plugins=lambda e: interested.get(e.action, set()),
+            equivalence_key=lambda pod: pod.pod_info.priority,
+        )
     )
     for i in range(10_000):
         queue.add(pod_info(f"p{i}", priority=i % 5), 0.0)
@@ -234,7 +244,7 @@ def test_activating_an_in_flight_pod_requeues_only_that_pod():
 
 def test_on_move_gets_the_queue_and_the_event():
     moves = []
-    queue = SchedulingQueue(queueing_strategy=lambda *_: QueueingStrategy.AFTER_BACKOFF)
+    queue = SchedulingQueue(rules(queueing_strategy=lambda *_: QueueingStrategy.AFTER_BACKOFF))
     queue.on_move = lambda *move: moves.append(move)
     queue.add(pod_info("a"), 0.0)
     queue.requeue_unschedulable(queue.pop(0.0), {"Fit"}, (), 0.0)
@@ -291,9 +301,11 @@ def test_hints_run_only_for_pods_rejected_by_interested_plugins():
         return QueueingStrategy.AFTER_BACKOFF
 
     queue = SchedulingQueue(
-        queueing_strategy=queueing_strategy,
-        gating_plugin=lambda f: "Gate" if f.name in closed else "",
-        interested_plugins=lambda event: {event.resource},
+        rules(
+            queueing_strategy=queueing_strategy,
+            gating_plugin=lambda f: "Gate" if f.name in closed else "",
+            interested_plugins=lambda event: {event.resource},
+        )
     )
     for name, rejectors in (("a", {"Node"}), ("b", {"Pod"}), ("c", {"Node", "Pod"})):
         queue.add(pod_info(name), 0.0)

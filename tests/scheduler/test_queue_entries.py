@@ -5,6 +5,7 @@ import pytest
 from holdfast.framework.events import QueueingStrategy
 from holdfast.framework.plugin import ClusterEvent
 from holdfast.scheduler.scheduling_queue import SchedulingQueue
+from scheduler.queueing_rules import rules
 from scheduler.test_queue import EVENT, a_queue, pod_info, pop_names
 
 
@@ -227,7 +228,9 @@ def test_on_ready_is_called_for_active_pods_and_pods_in_backoff():
 
 @pytest.mark.parametrize("tries", [5, 31, 32, 2000])
 def test_backoff_never_exceeds_the_maximum(tries):
-    queue = SchedulingQueue(queueing_strategy=lambda *_: QueueingStrategy.SKIP, maximum_backoff=9.0)
+    queue = SchedulingQueue(
+        rules(queueing_strategy=lambda *_: QueueingStrategy.SKIP), maximum_backoff=9.0
+    )
     queue.add(pod_info("a"), 0.0)
     pod = queue.pop(0.0)
     pod.errors = tries - 1
@@ -259,10 +262,12 @@ def test_equivalence_keys_are_computed_again_in_a_new_epoch():
 
     kinds = {"a": 1, "b": 1}
     queue = SchedulingQueue(
-        queueing_strategy=queueing_strategy,
-        interested_plugins=lambda _: {"Fit"},
-        equivalence_key=equivalence_key,
-        equivalence_epoch=lambda: mark[0],
+        rules(
+            queueing_strategy=queueing_strategy,
+            interested_plugins=lambda _: {"Fit"},
+            equivalence_key=equivalence_key,
+            equivalence_epoch=lambda: mark[0],
+        )
     )
     for name in "ab":
         add_rejected(queue, name)
@@ -280,8 +285,10 @@ def test_equivalence_keys_are_computed_again_in_a_new_epoch():
 
 def test_hints_run_for_each_event_of_an_update():
     queue = SchedulingQueue(
-        queueing_strategy=lambda _pod, event: (
-            QueueingStrategy.IMMEDIATELY if event.action == "B" else QueueingStrategy.SKIP
+        rules(
+            queueing_strategy=lambda _pod, event: (
+                QueueingStrategy.IMMEDIATELY if event.action == "B" else QueueingStrategy.SKIP
+            )
         )
     )
     moves = []

@@ -258,6 +258,9 @@ class EventHandlers:
 
     def notify_queue(self, resource: str, action: str, old: Any, new: Any) -> None:
         """Make a cluster event and requeue the pods that it may help."""
+        if not self.queue.awaits_events:
+            self._durations.record(0.0, f"{resource}{action}")
+            return
         event = ClusterEvent(resource, action, old, new)
         began = self._durations.now()
         self.queue.requeue_for_event(event, self.now())

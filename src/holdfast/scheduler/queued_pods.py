@@ -7,11 +7,11 @@ from __future__ import annotations
 import heapq
 import math
 from collections import Counter
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from holdfast.columns.pod_info import PodInfo
-from holdfast.framework.events import ClusterEvent
+from holdfast.framework.events import ClusterEvent, QueueingStrategy
 
 
 @dataclass(slots=True, eq=False)
@@ -174,14 +174,42 @@ class RetryTimes:
         return pod.queue_name == "unschedulable" and pod.retry_at == time
 
 
-EquivalenceKey = Callable[[QueuedPodInfo], Hashable]
-"""Returns equal keys for pods that the same events make schedulable."""
-EquivalenceEpoch = Callable[[], Hashable]
-"""Returns another value when equivalence keys may have changed."""
-PodKeys = Callable[[QueuedPodInfo, str], Collection[Hashable]]
-"""Returns the keys by which a plugin, by its name, finds the pods that an event concerns."""
 EventKeys = Mapping[str, Collection[Hashable]]
 """The keys of an event by plugin; a plugin that is not here is asked about every pod."""
+
+
+class QueueingRules:
+    """What the queue asks about pods and events. By these rules every event helps every pod."""
+
+    def queueing_strategy(self, queued: QueuedPodInfo, event: ClusterEvent) -> QueueingStrategy:
+        """Return what to do with a rejected pod after an event."""
+        return QueueingStrategy.AFTER_BACKOFF
+
+    def gating_plugin(self, pod_info: PodInfo) -> str:
+        """Return the name of the PreEnqueue plugin that keeps a pod out of activeQ, or ""."""
+        return ""
+
+    def interested_plugins(self, event: ClusterEvent) -> Collection[str] | None:
+        """Return the names of the plugins that registered for an event; None: check every pod."""
+        return None
+
+    def equivalence_key(self, queued: QueuedPodInfo) -> Hashable:
+        """Return a key: pods with equal ones have the same strategy for each event."""
+        return queued.uid
+
+    def equivalence_epoch(self) -> Hashable:
+        """Return another value when equivalence keys may have changed."""
+        return None
+
+    def pod_keys(self, queued: QueuedPodInfo, plugin: str) -> Collection[Hashable]:
+        """Return the keys by which a plugin, by its name, finds a pod that an event concerns."""
+        return ()
+
+    def event_keys(self, event: ClusterEvent) -> EventKeys:
+        """Return the keys of the pods that an event concerns."""
+        return {}
+
+
 PodsByKey = dict[Hashable, dict[str, QueuedPodInfo]]
 
 
@@ -194,19 +222,12 @@ class UnschedulablePods:
     pods that have a key of the event.
     """
 
-    def __init__(
-        self,
-        equivalence_key: EquivalenceKey,
-        equivalence_epoch: EquivalenceEpoch = lambda: None,
-        pod_keys: PodKeys = lambda _pod, _plugin: (),
-    ) -> None:
-        self._pod_keys = pod_keys
+    def __init__(self, rules: QueueingRules) -> None:
+        self._rules = rules
         self._by_key: dict[tuple[str, Hashable], dict[str, None]] = {}
         """Uids by plugin and key."""
         self._keys_of: dict[str, list[tuple[str, Hashable]]] = {}
-        self._equivalence_key = equivalence_key
-        self._equivalence_epoch = equivalence_epoch
-        self._grouped_at = equivalence_epoch()
+        self._grouped_at = rules.equivalence_epoch()
         self._pods: dict[str, QueuedPodInfo] = {}
         self._groups: dict[str, PodsByKey] = {}
         self._group_of: dict[str, tuple[Hashable, Collection[str]]] = {}
@@ -227,7 +248,7 @@ class UnschedulablePods:
             pod.gating_plugin,
             pod.unschedulable_plugins,
             pod.pending_plugins,
-            self._equivalence_key(pod),
+            self._rules.equivalence_key(pod),
         )
         # A gated pod is requeued only by events that its gating plugin registered for.
         plugins = {pod.gating_plugin} if pod.gating_plugin else pod.unschedulable_plugins
@@ -235,7 +256,7 @@ class UnschedulablePods:
         self._group_of[pod.uid] = (group, plugins)
         for plugin in plugins:
             self._groups.setdefault(plugin, {}).setdefault(group, {})[pod.uid] = pod
-            for key in self._pod_keys(pod, plugin):
+            for key in self._rules.pod_keys(pod, plugin):
                 self._by_key.setdefault((plugin, key), {})[pod.uid] = None
                 self._keys_of.setdefault(pod.uid, []).append((plugin, key))
 
@@ -268,8 +289,8 @@ class UnschedulablePods:
         """
         if not self._pods:
             return []
-        if self._grouped_at != self._equivalence_epoch():
-            self._grouped_at = self._equivalence_epoch()
+        if self._grouped_at != self._rules.equivalence_epoch():
+            self._grouped_at = self._rules.equivalence_epoch()
             for pod in self:
                 self.add(pod)
         if plugins is None:
@@ -321,6 +342,11 @@ class InFlightPods:
         """Store no events for a pod until ``add`` is called again."""
         self.remove(pod.uid)
         self._postponed[pod.uid] = pod
+
+    @property
+    def stores_events(self) -> bool:
+        """Whether any pod needs the events that occur now."""
+        return bool(self._pods)
 
     def add_events(self, events: Iterable[ClusterEvent]) -> None:
         """Store events if any pod is in flight."""

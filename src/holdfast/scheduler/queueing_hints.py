@@ -15,12 +15,12 @@ from holdfast.framework.points import Point, has_point, overrides
 from holdfast.framework.view import View
 from holdfast.framework.world import World
 from holdfast.scheduler.metrics import NO_DURATIONS, DurationRecorder
-from holdfast.scheduler.queued_pods import EventKeys, QueuedPodInfo
+from holdfast.scheduler.queued_pods import EventKeys, QueuedPodInfo, QueueingRules
 
 log = logging.getLogger(__name__)
 
 
-class QueueingHints:
+class QueueingHints(QueueingRules):
     """Runs the queueing hints of the plugins that rejected a pod.
 
     The hint of a plugin that registers for no events in particular runs for every event, and every

@@ -132,13 +132,7 @@ class Scheduler:
             ),
         )
         self.queue = SchedulingQueue(
-            queueing_strategy=queueing_hints.queueing_strategy,
-            gating_plugin=queueing_hints.gating_plugin,
-            interested_plugins=queueing_hints.interested_plugins,
-            equivalence_key=queueing_hints.equivalence_key,
-            equivalence_epoch=queueing_hints.equivalence_epoch,
-            pod_keys=queueing_hints.pod_keys,
-            event_keys=queueing_hints.event_keys,
+            queueing_hints,
             on_ready=self._ready.set,
             on_move=metrics.incoming.add,
             on_gated=self._unready.add,

@@ -28,12 +28,9 @@ from holdfast.columns.pod_info import PodInfo
 from holdfast.framework.events import WILDCARD, ClusterEvent, QueueingStrategy
 from holdfast.scheduler.queued_pods import (
     BackoffQueue,
-    EquivalenceEpoch,
-    EquivalenceKey,
-    EventKeys,
     InFlightPods,
-    PodKeys,
     QueuedPodInfo,
+    QueueingRules,
     RetryTimes,
     UnschedulablePods,
 )
@@ -49,10 +46,6 @@ BACKOFF_COMPLETE, POPPED_EARLY = "BackoffComplete", "PopFromBackoffQ"
 RETRY_TIME = "RetryTime"
 """The same for a pod whose plugins gave a time; upstream has nothing like it."""
 
-StrategyOf = Callable[[QueuedPodInfo, ClusterEvent], QueueingStrategy]
-GatingPluginOf = Callable[[PodInfo], str]
-InterestedPlugins = Callable[[ClusterEvent], Collection[str] | None]
-
 
 def _any_pod(_pod: QueuedPodInfo) -> bool:
     return True
@@ -62,22 +55,11 @@ def _any_pod(_pod: QueuedPodInfo) -> bool:
 class SchedulingQueue:
     """Pods without a node. Every call that needs the time takes it as monotonic seconds.
 
-    ``queueing_strategy`` says what to do with a rejected pod after an event. ``gating_plugin``
-    names the PreEnqueue plugin that keeps a pod out of activeQ, or "". ``interested_plugins``
-    names the plugins that registered for an event; None: check every pod. Pods with equal
-    ``equivalence_key`` share one strategy while ``equivalence_epoch`` stays the same.
-    ``pod_keys`` and ``event_keys`` select the pods that an event concerns. ``on_move``
-    is called with the name of the queue a pod enters and the reason, ``on_gated`` with a pod that
-    a PreEnqueue plugin rejects.
+    ``on_move`` is called with the name of the queue a pod enters and the reason, ``on_gated`` with
+    a pod that a PreEnqueue plugin rejects.
     """
 
-    queueing_strategy: StrategyOf
-    gating_plugin: GatingPluginOf = lambda _pod_info: ""
-    interested_plugins: InterestedPlugins = lambda _event: None
-    equivalence_key: EquivalenceKey = lambda pod: pod.uid
-    equivalence_epoch: EquivalenceEpoch = lambda: None
-    pod_keys: PodKeys = lambda _pod, _plugin: ()
-    event_keys: Callable[[ClusterEvent], EventKeys] = lambda _event: {}
+    rules: QueueingRules
     initial_backoff: float = 1.0
     maximum_backoff: float = 10.0
     on_ready: Callable[[], None] = lambda: None
@@ -93,9 +75,7 @@ class SchedulingQueue:
     _next_order: Iterator[int] = field(default_factory=count, init=False)
 
     def __post_init__(self) -> None:
-        self._unschedulable = UnschedulablePods(
-            self.equivalence_key, self.equivalence_epoch, self.pod_keys
-        )
+        self._unschedulable = UnschedulablePods(self.rules)
         self._backoff = BackoffQueue(self.initial_backoff, self.maximum_backoff)
 
     def __len__(self) -> int:
@@ -238,6 +218,11 @@ class SchedulingQueue:
         pod.rejected_in_pre_bind = False
         self._requeue_attempted(pod, frozenset(), frozenset(), now)
 
+    @property
+    def awaits_events(self) -> bool:
+        """Whether any pod waits for an event, or may wait for one after its attempt."""
+        return len(self._unschedulable) > 0 or self._in_flight.stores_events
+
     def requeue_for_event(
         self, event: ClusterEvent, now: float, only: Callable[[QueuedPodInfo], bool] = _any_pod
     ) -> None:
@@ -245,7 +230,7 @@ class SchedulingQueue:
 
         Pods for which ``only`` is false are skipped.
         """
-        interested_plugins = self.interested_plugins(event)
+        interested_plugins = self.rules.interested_plugins(event)
         if interested_plugins is not None and not interested_plugins:
             return
         if len(self._unschedulable):
@@ -260,7 +245,7 @@ class SchedulingQueue:
         only: Callable[[QueuedPodInfo], bool],
     ) -> None:
         """Move the pods that these plugins rejected and the event may help; None: all plugins."""
-        for group in self._unschedulable.groups_rejected_by(plugins, self.event_keys(event)):
+        for group in self._unschedulable.groups_rejected_by(plugins, self.rules.event_keys(event)):
             # The group is a view: requeueing another group may have emptied it.
             first = next(iter(group), None)
             if (
@@ -351,7 +336,7 @@ class SchedulingQueue:
     ) -> None:
         """Requeue an unschedulable pod if one of the events may help it."""
         for event in events:
-            interested_plugins = self.interested_plugins(event)
+            interested_plugins = self.rules.interested_plugins(event)
             if (
                 pod.gating_plugin
                 and interested_plugins is not None
@@ -366,7 +351,7 @@ class SchedulingQueue:
 
     def _strategy_for(self, pod: QueuedPodInfo, event: ClusterEvent) -> QueueingStrategy:
         if event.resource != WILDCARD:
-            return self.queueing_strategy(pod, event)
+            return self.rules.queueing_strategy(pod, event)
         concerns_pod = (
             event.new is None or event.new is pod.pod_info.pod or event.new.uid == pod.uid
         )
@@ -399,7 +384,7 @@ class SchedulingQueue:
 
     def _gate_if_rejected(self, pod: QueuedPodInfo, why: str) -> bool:
         """Run the PreEnqueue plugins; if one rejects the pod, gate it and return True."""
-        pod.gating_plugin = self.gating_plugin(pod.pod_info)
+        pod.gating_plugin = self.rules.gating_plugin(pod.pod_info)
         if not pod.gating_plugin:
             return False
         pod.unschedulable_plugins |= {pod.gating_plugin}
