@@ -164,18 +164,26 @@ class RowResults:
     """
 
     __slots__ = (
-        "_by_row", "_journal", "_nodes", "_outcome", "_score_range", "cursor", "plan", "raw",
-        "raw_at", "verdict_at", "verdicts",
+        "_by_row", "_filter_row", "_filtered", "_journal", "_meter", "_nodes", "_outcome",
+        "_score_range", "_score_row", "_scored", "cursor", "plan", "raw", "raw_at", "verdict_at",
+        "verdicts",
     )  # fmt: skip
 
     def __init__(self, outcome: PreFilterOutcome, nodes: NodeTable) -> None:
         self.plan = outcome.plan
         self._outcome = outcome
+        self._filtered, self._scored = outcome.use.filtered, outcome.use.scored
+        self._meter = outcome.use.meter
         self._nodes = nodes
         self._journal = nodes.node_journal if outcome.use.node_scope else nodes.journal
         self.cursor = -1
         self._score_range: tuple[int, float, float] | None = None
         methods, filters, scores = outcome.methods, outcome.filters, outcome.scores
+        # After a placement these are called for one row: a lookup less is a percent less.
+        if filters:
+            self._filter_row = outcome.plan.filter_row
+        if scores:
+            self._score_row = outcome.plan.score_row
         self._by_row = (not filters or methods.filters_by_row) and (
             not scores or methods.scores_by_row
         )
@@ -217,11 +225,16 @@ class RowResults:
 
     def refresh_row(self, row: int, cursor: int, seq: int) -> None:
         """Call the plugin for ``row``, if that is the only change since the last refresh."""
-        if self.cursor != cursor or not self._by_row:
+        if self.cursor != cursor or not self._by_row or self._meter.on:
             self.refresh()
             return
         self.cursor = seq
-        self._refresh_row(row)
+        if self.verdict_at is not None:
+            self._filtered[0] += 1
+            self.verdict_at[row] = self._filter_row(row)
+        if self.raw_at is not None:
+            self._scored[0] += 1
+            self.raw_at[row] = self._score_row(row)
 
     def faults(self) -> Iterator[str]:
         """Call the plugin for every node and describe cached results that differ."""
@@ -245,24 +258,13 @@ class RowResults:
 
     def _refresh_row(self, row: int) -> None:
         use = self._outcome.use
-        if use.meter.on:
-            self._measure_row(row)
-            return
         if self.verdict_at is not None:
-            use.filtered[0] += 1
-            self.verdict_at[row] = self.plan.filter_row(row)
+            self._filtered[0] += 1
+            verdict = use.meter.call(use.name, Point.FILTER, self._filter_row, row)
+            self.verdict_at[row] = verdict
         if self.raw_at is not None:
-            use.scored[0] += 1
-            self.raw_at[row] = self.plan.score_row(row)
-
-    def _measure_row(self, row: int) -> None:
-        use, plan = self._outcome.use, self.plan
-        if self.verdict_at is not None:
-            use.filtered[0] += 1
-            self.verdict_at[row] = use.meter.measure(use.name, Point.FILTER, plan.filter_row, row)
-        if self.raw_at is not None:
-            use.scored[0] += 1
-            self.raw_at[row] = use.meter.measure(use.name, Point.SCORE, plan.score_row, row)
+            self._scored[0] += 1
+            self.raw_at[row] = use.meter.call(use.name, Point.SCORE, self._score_row, row)
 
     def _refresh_rows(self, rows: AnyRows) -> None:
         passed = rows

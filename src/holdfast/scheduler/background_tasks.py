@@ -25,7 +25,7 @@ class BackgroundTasks:
         """Start a coroutine as a task."""
         task = asyncio.create_task(work)
         self._tasks.add(task)
-        task.add_done_callback(self._on_done)
+        task.add_done_callback(self.on_done)
         return task
 
     async def wait_for_one(self) -> None:
@@ -48,6 +48,7 @@ class BackgroundTasks:
             task.cancel()
         await asyncio.gather(deadline, *tasks, return_exceptions=True)
 
-    def _on_done(self, task: Task) -> None:
+    def on_done(self, task: Task) -> None:
+        """Forget a task that has ended."""
         self._tasks.discard(task)
         self._ended.set()

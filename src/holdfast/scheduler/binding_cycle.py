@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass, field, replace
-from functools import partial
+from dataclasses import dataclass, replace
 from typing import Any
 
 from holdfast.clock import Clock
@@ -69,28 +68,29 @@ class AssumedPod:
     def may_end_pending(self) -> bool:
         """Whether a PreBind plugin may end the attempt: the pod stays in flight until then."""
         reservers = self.profile.reservers(Point.PRE_BIND, self.placement.plans)
-        return any(plan.may_end_pending(self.placement) for _, plan in reservers)
+        return any([plan.may_end_pending(self.placement) for _, plan in reservers])
 
 
-@dataclass(slots=True, eq=False)
-class BindingTasks:
+class BindingTasks(BackgroundTasks):
     """The running binding cycles by the pod's uid: each can be cancelled or awaited."""
 
-    world: World
-    background_tasks: BackgroundTasks = field(default_factory=BackgroundTasks)
-    _by_uid: dict[str, tuple[AssumedPod, Task]] = field(default_factory=dict, init=False)
+    def __init__(self, world: World) -> None:
+        super().__init__()
+        self.world = world
+        self._by_uid: dict[str, tuple[AssumedPod, Task]] = {}
+        self._uid_of: dict[Task, str] = {}
 
-    def __len__(self) -> int:
-        return len(self.background_tasks)
-
-    def start(self, assumed_pod: AssumedPod, work: Coroutine[Any, Any, None]) -> None:
+    def start_binding(self, assumed_pod: AssumedPod, work: Coroutine[Any, Any, None]) -> None:
         """Start the binding cycle of a pod."""
         uid = assumed_pod.queued.uid
-        task = self.background_tasks.start(work)
+        task = self.start(work)
         self._by_uid[uid] = (assumed_pod, task)
-        task.add_done_callback(partial(self._forget, uid))
+        self._uid_of[task] = uid
 
-    def _forget(self, uid: str, task: Task) -> None:
+    def on_done(self, task: Task) -> None:
+        """Forget a binding cycle that has ended."""
+        super().on_done(task)
+        uid = self._uid_of.pop(task)
         # The pod may have been requeued and have its next binding cycle already.
         if uid in self._by_uid and self._by_uid[uid][1] is task:
             del self._by_uid[uid]
@@ -121,7 +121,7 @@ class BindingTasks:
         for pod in self.world.waiting:
             # The pod has no node: the next scheduler schedules it from the start.
             self._by_uid[pod.placement.pod.uid][1].cancel()
-        await self.background_tasks.finish(clock, seconds)
+        await super().finish(clock, seconds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,8 +146,9 @@ class BindingCycle:
         """Start the binding cycle of an assumed pod."""
         if self.result_handler.world.waiting.get(assumed_pod.queued.uid) is None:
             self._on_permitted(assumed_pod)
-        self.result_handler.queue.activate(assumed_pod.placement.pods_to_activate)
-        self.tasks.start(assumed_pod, self._bind(assumed_pod))
+        if assumed_pod.placement.pods_to_activate:
+            self.result_handler.queue.activate(assumed_pod.placement.pods_to_activate)
+        self.tasks.start_binding(assumed_pod, self._bind(assumed_pod))
 
     async def _bind(self, assumed_pod: AssumedPod) -> None:
         placement, result_handler = assumed_pod.placement, self.result_handler
@@ -180,7 +181,8 @@ class BindingCycle:
         result_handler.on_bound(assumed_pod.queued, self.call_runner.clock.monotonic() - began)
         result_handler.reporter.scheduled(placement)
         await post_bind(self.call_runner, assumed_pod.profile, placement)
-        result_handler.queue.activate(placement.pods_to_activate)
+        if placement.pods_to_activate:
+            result_handler.queue.activate(placement.pods_to_activate)
 
     async def _wait_on_permit(self, assumed_pod: AssumedPod, pod: WaitingPod) -> bool:
         """Wait on Permit; if the pod is rejected, unreserve and requeue it and return False."""

@@ -275,7 +275,7 @@ class Scheduler:
                     break
                 if self._binding_cycle.writing >= MAX_BINDINGS:
                     while self._binding_cycle.writing > MAX_BINDINGS - BATCH:
-                        await self._bindings.background_tasks.wait_for_one()
+                        await self._bindings.wait_for_one()
                     began = self._clock.monotonic()
                 elif self._clock.monotonic() - began > YIELD_AFTER_SECONDS:
                     for _ in range(TURNS_BETWEEN_STEPS if self._preparations else 1):
