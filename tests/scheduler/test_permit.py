@@ -383,7 +383,7 @@ async def test_the_end_of_a_binding_cycle_leaves_the_next_one_of_the_same_pod_ru
         tasks.start_binding(assumed, may_end.wait())
 
     tasks.start_binding(assumed, requeue_and_bind_again())
-    await tasks.background_tasks.wait_for_one()
+    await tasks.wait_for_one()
     waiting = asyncio.create_task(tasks.wait_for_binding(queued.uid))
     await asyncio.sleep(0)
     assert not waiting.done()
