@@ -19,6 +19,7 @@ from holdfast.framework.plugin import (
 from holdfast.framework.points import Point
 from holdfast.framework.waiting_pods import WaitingPod, WaitOutcome
 from holdfast.framework.world import World
+from holdfast.metric_types import Histogram
 from holdfast.scheduler.background_tasks import BackgroundTasks, Task
 from holdfast.scheduler.binding import (
     ApiCallRunner,
@@ -36,6 +37,8 @@ from holdfast.scheduler.event_handlers import with_node_name
 from holdfast.scheduler.preemption import PREEMPTING
 from holdfast.scheduler.queued_pods import QueuedPodInfo
 from holdfast.scheduler.result_handler import ResultHandler
+from holdfast.scheduler.scheduling_queue import SchedulingQueue
+from holdfast.scheduler.status_reporter import StatusReporter
 
 ROUNDING = 0.001
 """Rounding error of sums and differences of times of day; seconds."""
@@ -129,8 +132,13 @@ class BindingCycle:
     """Runs binding cycles in the background."""
 
     call_runner: ApiCallRunner
-    result_handler: ResultHandler
     tasks: BindingTasks
+    world: World
+    queue: SchedulingQueue
+    reporter: StatusReporter
+    result_handler: ResultHandler
+    permit_seconds: Histogram
+    """How long pods waited on Permit, by result."""
 
     @property
     def writing(self) -> int:
@@ -144,19 +152,19 @@ class BindingCycle:
 
     def start(self, assumed_pod: AssumedPod) -> None:
         """Start the binding cycle of an assumed pod."""
-        if self.result_handler.world.waiting.get(assumed_pod.queued.uid) is None:
+        if self.world.waiting.get(assumed_pod.queued.uid) is None:
             self._on_permitted(assumed_pod)
         if assumed_pod.placement.pods_to_activate:
-            self.result_handler.queue.activate(assumed_pod.placement.pods_to_activate)
+            self.queue.activate(assumed_pod.placement.pods_to_activate)
         self.tasks.start_binding(assumed_pod, self._bind(assumed_pod))
 
     async def _bind(self, assumed_pod: AssumedPod) -> None:
         placement, result_handler = assumed_pod.placement, self.result_handler
         began = self.call_runner.clock.monotonic() - assumed_pod.took
-        waiting = result_handler.world.waiting.get(assumed_pod.queued.uid)
+        waiting = self.world.waiting.get(assumed_pod.queued.uid)
         nominates = waiting is not None or assumed_pod.needs_nomination
         if nominates and not placement.pod.is_reserve_pod:
-            await result_handler.reporter.write_nominated_node(placement.pod, placement.node)
+            await self.reporter.write_nominated_node(placement.pod, placement.node)
         if waiting is not None and not await self._wait_on_permit(assumed_pod, waiting):
             return
         try:
@@ -166,9 +174,9 @@ class BindingCycle:
             return
         except BindFailed as failure:
             found = await read_bind_outcome(
-                result_handler.client,
-                result_handler.clock,
-                result_handler.world,
+                self.call_runner.client,
+                self.call_runner.clock,
+                self.world,
                 assumed_pod.queued.pod_info,
             )
             if found.node != placement.node:
@@ -179,10 +187,10 @@ class BindingCycle:
                 return
             # Only the response was lost: the pod is bound.
         result_handler.on_bound(assumed_pod.queued, self.call_runner.clock.monotonic() - began)
-        result_handler.reporter.scheduled(placement)
+        self.reporter.scheduled(placement)
         await post_bind(self.call_runner, assumed_pod.profile, placement)
         if placement.pods_to_activate:
-            result_handler.queue.activate(placement.pods_to_activate)
+            self.queue.activate(placement.pods_to_activate)
 
     async def _wait_on_permit(self, assumed_pod: AssumedPod, pod: WaitingPod) -> bool:
         """Wait on Permit; if the pod is rejected, unreserve and requeue it and return False."""
@@ -192,14 +200,12 @@ class BindingCycle:
         try:
             result = await self.call_runner.wait_idle(wait_on_permit(clock, pod))
         finally:
-            result_handler.world.waiting.remove(queued.uid)
-        result_handler.metrics.permit_seconds.observe(
-            clock.monotonic() - began, result.code.upstream_name
-        )
+            self.world.waiting.remove(queued.uid)
+        self.permit_seconds.observe(clock.monotonic() - began, result.code.upstream_name)
         if result.code is Code.PASS:
             self._on_permitted(assumed_pod)
             return True
-        unreserve_and_forget(assumed_pod.profile, result_handler.world, pod.placement)
+        unreserve_and_forget(assumed_pod.profile, self.world, pod.placement)
         if result.code is Code.ERROR:
             self._requeue_others(pod.placement)
             result_handler.on_error(queued, f"waiting on permit for pod: {result.message}")
@@ -221,12 +227,12 @@ class BindingCycle:
         The pod was in flight until now: it is requeued for events since its pop, too.
         """
         queued, placement = assumed_pod.queued, assumed_pod.placement
-        world = self.result_handler.world
+        world = self.world
         placement.pod_is_deleted = queued.removed and world.nodes.pod(queued.uid) is None
         await undo(self.call_runner, placement, ended)
         unreserve_and_forget(assumed_pod.profile, world, placement)
         if queued.removed:
-            self.result_handler.queue.done(queued.uid)
+            self.queue.done(queued.uid)
         else:
             failure = rejection_at("PreBind", ended.plugin, ended.reject)
             # Pods were evicted for a nominated pod: it keeps what they have freed.
@@ -250,7 +256,7 @@ class BindingCycle:
         The informer may be ahead of ``found``: a pod that is no longer assumed was deleted or
         assigned to a node since.
         """
-        queued, world = assumed_pod.queued, self.result_handler.world
+        queued, world = assumed_pod.queued, self.world
         assumed = world.nodes.is_assumed(queued.uid)
         unreserve_and_forget(assumed_pod.profile, world, assumed_pod.placement)
         if found.pending is not None and assumed:
@@ -261,7 +267,7 @@ class BindingCycle:
                 rejection = replace(rejection_at("PreBind", *failure.rejected), in_pre_bind=True)
                 self.result_handler.on_unschedulable(queued, rejection, took)
         else:
-            self.result_handler.queue.done(queued.uid)
+            self.queue.done(queued.uid)
         self._requeue_others(assumed_pod.placement, lambda other: not other.rejected_in_pre_bind)
 
     def _requeue_others(
@@ -269,7 +275,7 @@ class BindingCycle:
     ) -> None:
         deleted = with_node_name(placement.pod.pod, placement.node)
         event = ClusterEvent(EventResource.ASSIGNED_POD, ActionType.DELETE, deleted, None)
-        self.result_handler.queue.requeue_for_event(event, self.call_runner.clock.monotonic(), only)
+        self.queue.requeue_for_event(event, self.call_runner.clock.monotonic(), only)
 
 
 async def wait_on_permit(clock: Clock, pod: WaitingPod) -> WaitOutcome:

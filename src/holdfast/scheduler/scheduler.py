@@ -95,38 +95,66 @@ class Scheduler:
         feature_gates: FeatureGates | None = None,
     ) -> None:
         gates = feature_gates or FeatureGates()
-        self._clock = clock
+        self._client, self._clock = client, clock
         self._ready = asyncio.Event()
-        self.metrics = metrics = Metrics()
-        self._meter = Meter(metrics, clock.monotonic)
+        self.synced = asyncio.Event()
+        self._loops: list[asyncio.Task[None]] = []
+        self._rng = np.random.default_rng(seed)  # noqa: TID251 - the only random generator
+        self.metrics = Metrics()
+        self._meter = Meter(self.metrics, clock.monotonic)
         self.profiles = {
             name: replace(found, meter=self._meter) for name, found in profiles.items()
         }
+        self._background_tasks = BackgroundTasks()
+        self.recorder = EventRecorder(client, clock)
+        self._reporter = StatusReporter(client, self.recorder, clock)
+        self.world = self._make_world(gates, check_invariants=check_invariants)
+        self.extenders = Extenders(extenders, client, clock, self.world)
+        self._make_queue(backoff)
+        self._make_informers(gates)
+        self._make_binding()
+        self._extender_queue = ExtenderQueue(
+            self.extenders, self.profiles, self.world, clock, self._rng, self._handle_result,
+            self._bindings.wait_for_binding,
+        )  # fmt: skip
+        self.metrics.registry.register(ReservationMetrics(self.informers.reservations))
+        self.metrics.registry.register(PolicyMetrics(self.world))
+        register_callback_metrics(
+            self.metrics,
+            self.queue,
+            self.world,
+            self._bindings.__len__,
+            self.informers.informer_set.error_counts,
+        )
+
+    def _make_world(self, gates: FeatureGates, *, check_invariants: bool) -> World:
         nodes = NodeTable()
-        self.world = World(
+        world = World(
             nodes,
             devices=Inventory(nodes, Features.of(gates)),
             ignores_resource=self._ignores_resource,
             auditor=Auditor if check_invariants else None,
         )
-        self.world.recorded.on_ignored = lambda ignored: report_ignored(
-            ignored, metrics, self._reporter.warn_of_object
+        world.recorded.on_ignored = lambda ignored: report_ignored(
+            ignored, self.metrics, self._reporter.warn_of_object
         )
+        return world
+
+    def _make_queue(self, backoff: tuple[float, float]) -> None:
+        """Make the queue, and what happens to pods before their cycle."""
+        clock, metrics = self._clock, self.metrics
         queueing_hints = QueueingHints(
             self.profiles,
             self.world,
             clock.now,
-            {EXTENDER} if extenders else (),
+            {EXTENDER} if self.extenders else (),
             DurationRecorder(clock.monotonic, metrics.hint_seconds.observe),
         )
-        self._background_tasks = background_tasks = BackgroundTasks()
-        self.recorder = EventRecorder(client, clock)
-        self._reporter = reporter = StatusReporter(client, self.recorder, clock)
         self._unready = UnreadyPods(
             clock.monotonic,
             queueing_hints.gating_rejection,
-            lambda pod_info, message: background_tasks.start(
-                reporter.mark_unready(
+            lambda pod_info, message: self._background_tasks.start(
+                self._reporter.mark_unready(
                     pod_info, message, nominated=self.world.nominations.node_of(pod_info.uid)
                 )
             ),
@@ -139,6 +167,13 @@ class Scheduler:
             initial_backoff=backoff[0],
             maximum_backoff=backoff[1],
         )
+        self._preparations = Preparations(
+            self.profiles, self.world, clock, lambda queued: self.queue.done(queued.uid)
+        )
+
+    def _make_informers(self, gates: FeatureGates) -> None:
+        """Make the informers, and the handlers that bring their events to world and queue."""
+        client, clock, reporter = self._client, self._clock, self._reporter
         self._unclaimed = UnclaimedObjects(
             self.profiles,
             lambda obj: self.informers.newest(obj),  # noqa: PLW0108 - they are made below
@@ -149,17 +184,16 @@ class Scheduler:
             self.queue,
             self.profiles.__contains__,
             clock.monotonic,
-            DurationRecorder(clock.monotonic, metrics.event_seconds.observe),
+            DurationRecorder(clock.monotonic, self.metrics.event_seconds.observe),
             on_unclaimed=self._unclaimed.add,
         )
-        self._preparations = Preparations(
-            self.profiles, self.world, clock, lambda queued: self.queue.done(queued.uid)
+        writes = ReservationStatusWrites(
+            client, self.recorder, self._background_tasks.start, "Resizing"
         )
-        writes = ReservationStatusWrites(client, self.recorder, background_tasks.start, "Resizing")
         self._resizer = Resizer(client, clock, self.world, writes)
         reservations = ReservationEventHandlers(
             self._event_handlers,
-            lambda pod_info, message: background_tasks.start(
+            lambda pod_info, message: self._background_tasks.start(
                 reporter.reject_reservation(pod_info, message)
             ),
             self._resizer,
@@ -167,10 +201,13 @@ class Scheduler:
         self.informers = SchedulerInformers(
             client, clock, self._event_handlers, reservations, gates
         )
-        self._rng = np.random.default_rng(seed)  # noqa: TID251 - the only random generator
+
+    def _make_binding(self) -> None:
+        """Make what happens to pods after their cycle: results, evictions, bindings."""
+        client, clock, metrics = self._client, self._clock, self.metrics
         self._bindings = BindingTasks(self.world)
         preemption_executor = PreemptionExecutor(
-            client, clock, self.world, self.queue, reporter, self._bindings.cancel,
+            client, clock, self.world, self.queue, self._reporter, self._bindings.cancel,
             DurationRecorder(clock.monotonic, metrics.evicted),
         )  # fmt: skip
         self._result_handler = ResultHandler(
@@ -178,37 +215,28 @@ class Scheduler:
             clock,
             self.world,
             self.queue,
-            reporter,
+            self._reporter,
             metrics,
             preemption_executor,
-            background_tasks,
+            self._background_tasks,
         )
-        self.extenders = Extenders(extenders, client, clock, self.world)
-        durations = DurationRecorder(clock.monotonic, metrics.point_seconds.observe)
         call_runner = ApiCallRunner(
             client,
             clock,
             self.extenders,
-            durations=durations,
-            record_event=reporter.note,
+            durations=DurationRecorder(clock.monotonic, metrics.point_seconds.observe),
+            record_event=self._reporter.note,
             observe=metrics.observe,
         )
-        self._binding_cycle = BindingCycle(call_runner, self._result_handler, self._bindings)
-        self._extender_queue = ExtenderQueue(
-            self.extenders, self.profiles, self.world, clock, self._rng, self._handle_result,
-            self._bindings.wait_for_binding,
-        )  # fmt: skip
-        metrics.registry.register(ReservationMetrics(self.informers.reservations))
-        metrics.registry.register(PolicyMetrics(self.world))
-        register_callback_metrics(
-            metrics,
-            self.queue,
+        self._binding_cycle = BindingCycle(
+            call_runner,
+            self._bindings,
             self.world,
-            self._bindings.__len__,
-            self.informers.informer_set.error_counts,
+            self.queue,
+            self._reporter,
+            self._result_handler,
+            metrics.permit_seconds,
         )
-        self._loops: list[asyncio.Task[None]] = []
-        self.synced = asyncio.Event()
 
     @property
     def healthy(self) -> bool:
