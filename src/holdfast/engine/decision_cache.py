@@ -26,14 +26,11 @@ from holdfast.framework.plugin import Code, Plugin, Skip
 from holdfast.framework.reservation_options import ReservationAllocator
 from holdfast.framework.view import View
 from holdfast.framework.world import World
-from holdfast.shared_cache import SharedCache
 
 _FEW = 4
 """Classes on probation. The results of plugins get twice as many entries, because two plugins
 distinguish pods by their requests."""
 
-
-_MAX_PREPARED = 4096
 
 V = TypeVar("V")
 Key = tuple[Hashable, ...]
@@ -75,8 +72,6 @@ class DecisionCache:
             use.key_outside_spec for use in self._cycle_plugins if use.key_outside_spec is not None
         )
         self._last_key: tuple[View | None, int, Key] = (None, -1, ())
-        self._prepared = SharedCache[int](_MAX_PREPARED)
-        """The epoch stamp at which pods of a class needed no preparation, by its key."""
         self._classes = TwoQueueCache[PodClass](_FEW)
         self._outcomes = TwoQueueCache[PreFilterOutcome](2 * _FEW)
         self._frames = TwoQueueCache[tuple[int, tuple[PreFilterOutcome, ...]]](_FEW)
@@ -151,13 +146,14 @@ class DecisionCache:
 
     def is_prepared(self, view: View) -> bool:
         """Return whether pods of a class need no preparation, and no epoch has changed since."""
-        known = self._prepared.get(self._key(view.pod, view), view.pod.namespace)
-        return known == view.nodes.epochs.stamp
+        pod_class = self._classes.get(self._key(view.pod, view))
+        return pod_class is not None and pod_class.prepared_at == view.nodes.epochs.stamp
 
     def note_prepared(self, view: View) -> None:
         """Remember that pods of a class need no preparation until an epoch changes."""
-        key, stamp = self._key(view.pod, view), view.nodes.epochs.stamp
-        self._prepared.put(key, stamp, view.pod.namespace)
+        pod_class = self._classes.get(self._key(view.pod, view))
+        if pod_class is not None:
+            pod_class.prepared_at = view.nodes.epochs.stamp
 
     def _key(self, pod: PodInfo, view: View) -> Key:
         """Return everything of a pod that plugins distinguish.

@@ -92,6 +92,8 @@ class PodClass:
         self.outcomes = outcomes
         self.plans = parts.plans
         self.rejected = rejected
+        self.prepared_at = -1
+        """The epoch stamp at which no plugin had anything to prepare for the pods."""
         self.stamp = nodes.epochs.stamp
         self._nodes = nodes
         self._journal, self._node_journal = nodes.journal, nodes.node_journal

@@ -45,7 +45,7 @@ def needs_no_step(profile: Profile, view: View) -> bool:
         return False
     if not decision_cache(profile, view.world).is_prepared(view):
         return False
-    return not any(True for _ in _expecting_post_filter(profile, view))
+    return not _expecting_post_filter(profile, view)
 
 
 def prepare_in_steps(profile: Profile, pod: PodInfo, world: World, now: float) -> Iterator[None]:
@@ -91,15 +91,15 @@ def _prepare_rows(profile: Profile, plugins: Collection[str], view: View) -> Ite
             yield from outcome.plan.prepare_rows()
 
 
-def _expecting_post_filter(profile: Profile, view: View) -> Iterator[Plugin]:
-    """Yield the plugins whose ``post_filter`` may run for the pod, and then takes long."""
-    for plugin in profile.plugins_with(Plugin.prepare_post_filter):
-        if (
-            plugin.post_filter_needs_preparation(view.pod, view)
-            and plugin in profile.plugins_at(Point.POST_FILTER)
-            and not _is_known_to_fit(profile, view)
-        ):
-            yield plugin
+def _expecting_post_filter(profile: Profile, view: View) -> list[Plugin]:
+    """Return the plugins whose ``post_filter`` may run for the pod, and then takes long."""
+    return [
+        plugin
+        for plugin in profile.plugins_with(Plugin.prepare_post_filter)
+        if plugin.post_filter_needs_preparation(view.pod, view)
+        and plugin in profile.plugins_at(Point.POST_FILTER)
+        and not _is_known_to_fit(profile, view)
+    ]
 
 
 class _Fit(NamedTuple):
