@@ -10,12 +10,14 @@ import numpy as np
 from holdfast.api.field_errors import invalid
 from holdfast.columns.pod_info import PodInfo
 from holdfast.engine.lazy_sequence import LazySequence
+from holdfast.engine.nominated_pods import nominated_in_sets
 from holdfast.engine.preemption import (
     VICTIM_TERMINATING,
     cost_of,
     is_preempted,
     may_preempt,
     preemption_refusal,
+    protection_by,
 )
 from holdfast.framework.arguments import Arguments, PluginArgs
 from holdfast.framework.events import ActionType, EventResource
@@ -26,15 +28,17 @@ from holdfast.framework.plugin import (
     Code,
     FilterPair,
     Plugin,
+    PodLimit,
     PostFilterResult,
     Reject,
     Traits,
 )
 from holdfast.framework.rejection import Rejection, fit_error_message
 from holdfast.framework.view import View
-from holdfast.plugins.default_preemption.preparation import read_pods_in_steps
+from holdfast.plugins.default_preemption.dry_run_columns import dry_run_cache_of
+from holdfast.plugins.default_preemption.requirements import CollectedLimits, requiring_resources
 from holdfast.plugins.default_preemption.search import NOT_HELPFUL, CandidateSearch
-from holdfast.plugins.default_preemption.victims import NAME, NO_VICTIMS
+from holdfast.plugins.default_preemption.victims import NAME, NO_VICTIMS, protected_pods
 
 NO_CANDIDATE = "preemption: no candidate node for preemption"
 WAITING = "waiting for the preemption for this pod to be finished"
@@ -82,7 +86,7 @@ class DefaultPreemption(Plugin):
 
     def prepare_post_filter(self, filters: Sequence[FilterPair], view: View) -> Iterator[None]:
         """Rank the pods of all nodes and read what the dry runs count, in short steps."""
-        return read_pods_in_steps(filters, view)
+        return _read_pods_in_steps(filters, view)
 
     def post_filter(self, rejection: Rejection, view: View) -> PostFilterResult:
         """Find the best candidate over all nodes; the scheduler evicts the victims."""
@@ -186,3 +190,35 @@ def _node_with_terminating_victims(
             if isinstance(outcome, Candidate) and all(v.terminating for v in outcome.victims):
                 return outcome.node
     return ""
+
+
+def _read_pods_in_steps(filters: Sequence[FilterPair], view: View) -> Iterator[None]:
+    """Rank the pods and read their values, with pauses in which the world may change.
+
+    Ranking 150,000 pods takes 0.2 seconds, and each value that a filter counts takes as long again.
+    The dry runs themselves take milliseconds then.
+    """
+    resources, limits = _what_counts(filters, view)  # the plans may be outdated after a pause
+    ranked = yield from view.nodes.ranked_pods_in_steps()
+    yield from dry_run_cache_of(view.world).budgets.read_in_steps(ranked)
+    protected = protection_by(filters, view.pod)
+    if protected is not None:
+        yield from ranked.values_in_steps(*protected_pods(protected))
+    for resource in resources:
+        yield from ranked.amounts_in_steps(resource)
+    for limit in limits:
+        yield from ranked.values_in_steps(
+            limit.key, limit.count_of, limit.version, by_label_group=limit.by_label_group
+        )
+
+
+def _what_counts(
+    filters: Sequence[FilterPair], view: View
+) -> tuple[Sequence[int], Sequence[PodLimit]]:
+    """Return the resources and limits of the dry runs; none if rows are dry-run one by one."""
+    found = requiring_resources(filters)
+    if found is None:
+        return (), ()
+    in_sets = nominated_in_sets(filters, view.world, view.pod)
+    resources = [resource for resource, _ in found[1].amounts]
+    return resources, CollectedLimits(filters, in_sets).limits
