@@ -122,7 +122,9 @@ def test_events_in_any_order_give_the_same_amounts():
 
 def test_the_queue_hears_that_the_node_has_more():
     world, events = GadgetWorld(), []
-    queue = SimpleNamespace(requeue_for_event=lambda event, _now: events.append(event))
+    queue = SimpleNamespace(
+        awaits_events=True, requeue_for_event=lambda event, _now: events.append(event)
+    )
     handlers = EventHandlers(world, queue, lambda _name: True, lambda: 0.0)
     handlers.on_node("added", None, typed(a_node("a")))
     handlers.handler_for("Gadget")("added", None, devices("a", 1))

@@ -6,7 +6,7 @@ from holdfast.api.decode import convert_object
 from holdfast.api.workloads import PodDisruptionBudget
 from holdfast.engine.plugin_results import run_pre_filter
 from holdfast.engine.plugin_use import PluginUse
-from holdfast.framework.plugin import NO_CHANGE, Code, Traits
+from holdfast.framework.plugin import NO_CHANGE, Code, NodeFilter, Plugin
 from holdfast.framework.rejection import PASSED, Rejection
 from holdfast.framework.view import View
 from holdfast.plugins.default_preemption import DefaultPreemption
@@ -19,19 +19,17 @@ from parity.scheduling import node, pod, world_of
 CODES = {code.upstream_name: code for code in Code}
 
 
-class Fake:
+class Fake(Plugin, NodeFilter):
     """One of upstream's fake filters: ``answer`` returns a code and a reason for a row."""
-
-    traits = Traits()
 
     def __init__(self, name, answer):
         self.name = name
         self._answer = answer
 
-    def filter(self, _state, rows, change=NO_CHANGE):
+    def filter(self, rows, change=NO_CHANGE):
         return np.array([self._answer(int(row), change)[0] for row in rows], np.int8)
 
-    def reasons(self, _state, row, change=NO_CHANGE):
+    def reasons(self, row, change=NO_CHANGE):
         return (self._answer(row, change)[1],)
 
 
@@ -69,12 +67,13 @@ def rejection(record, world, raw_pod, codes):
     filters = []
     for name in names:
         if name in answers:
-            filters.append((Fake(name, answers[name]), None))
+            fake = Fake(name, answers[name])
+            filters.append((fake, fake))
         else:
             plugin = real[name]({})
             prepared = run_pre_filter(PluginUse(plugin), pod_info, view, ())
             if prepared.filters:
-                filters.append((plugin, prepared.state))
+                filters.append((plugin, prepared.plan))
     found = np.zeros(world.nodes.size, np.int8)
     for name, row in world.nodes.row_of.items():
         found[row] = codes(name)
@@ -88,7 +87,7 @@ def preempt(record, world, raw_pod, codes=lambda _: Code.UNSCHEDULABLE):
     for raw in record.input.get("pdbs") or ():
         world.upsert(convert_object(raw, PodDisruptionBudget))
     view, refusal = rejection(record, world, raw_pod, codes)
-    return DefaultPreemption({}).post_filter(None, refusal, view)
+    return DefaultPreemption({}).post_filter(refusal, view)
 
 
 def world(record, pods):

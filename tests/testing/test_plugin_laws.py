@@ -279,6 +279,18 @@ COMPLETE = {"filter": method, "reason": "node(s) did not fit"}
         (with_plans(plan_class(Tiers)), "class OwnPlan has Tiers without a method tier"),
         (plugin_class(event_keys=method), "class Own has a method event_keys, but not pod_keys"),
         (plugin_class(object), "class Own is no plugin: derive it from Plugin"),
+        (
+            plugin_class(traits=Traits(epochs=("layuot",))),
+            "class Own: 'layuot' is no epoch: did you mean layout",
+        ),
+        (
+            plugin_class(traits=Traits(events_to_register={"Nodes": ()})),
+            "class Own: 'Nodes' is no resource of events: did you mean Node",
+        ),
+        (
+            plugin_class(traits=Traits(events_to_register={"Node": ("Created",)})),
+            "class Own: 'Created' is no action of events: ",
+        ),
     ],
 )
 def test_a_wrong_declaration_is_found(plugin, fault):

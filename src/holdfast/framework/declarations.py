@@ -86,7 +86,7 @@ def _unknown_words(traits: Traits, kind: str) -> Iterator[str]:
         for name in names:
             if name not in [*words]:
                 near = get_close_matches(name, [*words], 1)
-                advice = f"did you mean {near[0]!r}" if near else f"known are {', '.join(words)}"
+                advice = f"did you mean {near[0]}" if near else f"known are {', '.join(words)}"
                 yield f"class {kind}: {name!r} is no {what}: {advice}"
 
 

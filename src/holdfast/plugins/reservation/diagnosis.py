@@ -16,6 +16,7 @@ from holdfast.capacity.matching import (
     ReservationRequirements,
     ignores_reservations,
 )
+from holdfast.capacity.operating_pods import owners_mistake
 from holdfast.capacity.reservation_cache import ReservationCache
 from holdfast.columns.node_table import NodeTable
 from holdfast.columns.pod_info import PodInfo
@@ -70,14 +71,13 @@ def count_reservations(
 ) -> dict[int, NodeCounts]:
     """Count the reservations the pod owns, by row, on nodes that its node affinity allows.
 
-    Reservations that are not matchable do not count.
+    Reservations that are not matchable do not count. A pod that acts as a reservation uses none.
     """
     found: dict[int, NodeCounts] = {}
-    groups = (
-        []
-        if pod.is_reserve_pod or ignores_reservations(pod)
-        else reservations.index.owned_by(pod.pod)
-    )
+    uses_none = ignores_reservations(pod) or owners_mistake(pod.pod) == ""
+    if pod.is_reserve_pod or uses_none:
+        return found
+    groups = reservations.index.owned_by(pod.pod)
     if not groups:
         return found
     wishes, columns = ReservationRequirements.of(pod), reservations.columns
