@@ -36,7 +36,7 @@ class PluginEntry:
 class EnabledPoints(NamedTuple):
     """The points at which a profile enables a plugin.
 
-    A plugin that is disabled at PreFilter still runs there if it filters or scores, for its state;
+    A plugin that is disabled at PreFilter still runs there if it filters or scores, for its plan;
     but it rejects nothing. ``filter_order`` is its place among the filters.
     """
 

@@ -60,7 +60,8 @@ class PreemptionRules(PodPlan):
 
     Most methods let preemption try all nodes at once, with pods removed. A filter without them is
     called for every node by itself, once for each pod that might stay: the result is the same, and
-    slow. ``row_sets`` changes results: without it a nominated pod counts on its own node only.
+    slow. Three change results: without ``row_sets`` a nominated pod counts on its own node only;
+    ``preemption_refusal`` and ``protected_victims`` restrict preemption.
     """
 
     __slots__ = ()

@@ -1,7 +1,7 @@
 """The options of a pod on a row: a matched reservation there, or none.
 
-A plugin that gives out what has an identity (CPUs, devices) can exclude and rank reservations
-before one is nominated. The plugin that allocates reservations is the only one that knows amounts,
+A plugin that gives out what has an identity (CPUs, devices) can exclude reservations before
+one is nominated. The plugin that allocates reservations is the only one that knows amounts,
 policies and order: it asks ``ReservationOptions``, and decides about the row. An option passes if
 all plugins allow it. Slots are those of ``view.matched_reservations``.
 """

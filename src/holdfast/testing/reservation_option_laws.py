@@ -1,4 +1,4 @@
-"""Rules for plugins that exclude or rank reservations, alone and beside the Reservation plugin."""
+"""Rules for plugins that exclude reservations, alone and beside the Reservation plugin."""
 
 from __future__ import annotations
 
