@@ -290,7 +290,8 @@ class AnnotationWriter(Reserver):
 
 async def _bind_pod(call_runner: ApiCallRunner, profile: Profile, placement: Placement) -> None:
     try:
-        if call_runner.binder is not None and await call_runner.binder.bind(placement):
+        binder = call_runner.binder
+        if binder is not None and binder.is_binder(placement.pod) and await binder.bind(placement):
             return
     except ExtenderFailed as failure:
         raise BindFailed(str(failure)) from failure

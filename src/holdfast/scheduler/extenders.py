@@ -168,7 +168,9 @@ class Extenders:
 
     def is_binder(self, pod: PodInfo) -> bool:
         """Tell whether an extender binds this pod; never true for a reserve pod."""
-        return not pod.is_reserve_pod and any(self._supporting(pod, "bind_verb"))
+        if not self._all or pod.is_reserve_pod:
+            return False
+        return any(self._supporting(pod, "bind_verb"))
 
     async def _filtered(self, pod: PodInfo, body: Any, names: Sequence[str]) -> ExtenderResults:
         opinion = ExtenderResults.before_calls(names)
