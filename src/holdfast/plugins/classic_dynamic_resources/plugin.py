@@ -13,6 +13,7 @@ from holdfast.classic_dra.claim_state import ClaimState, state_of
 from holdfast.classic_dra.ledger import ClassicLedger
 from holdfast.classic_dra.pod_claims import ClaimNotReady, PodClaim
 from holdfast.columns.pod_info import PodInfo
+from holdfast.framework.arguments import Arguments, PluginArgs
 from holdfast.framework.events import ActionType, EventResource, QueueingStrategy
 from holdfast.framework.plugin import (
     ClusterEvent,
@@ -28,7 +29,6 @@ from holdfast.framework.plugin import (
 from holdfast.framework.rejection import Rejection
 from holdfast.framework.view import View
 from holdfast.plugins.classic_dynamic_resources import queueing_hints as hints
-from holdfast.plugins.classic_dynamic_resources.arguments import read_args
 from holdfast.plugins.classic_dynamic_resources.claim_reservation import ClaimReservation
 from holdfast.plugins.classic_dynamic_resources.claim_writes import ClassicWrites, held_for_others
 from holdfast.plugins.classic_dynamic_resources.negotiation import Negotiation
@@ -37,6 +37,16 @@ from holdfast.plugins.classic_dynamic_resources.plan import ClassicClaims, reaso
 NOT_SERVED = "the API server does not serve classic resource claims: install deploy/crds"
 RELEASED = "deallocation of ResourceClaim requested"
 NOT_SCHEDULABLE = "still not schedulable"
+
+
+class ClassicDynamicResourcesArgs(PluginArgs, frozen=True):
+    """The arguments of the plugin, which the claim controller reads.
+
+    ``deallocate_unused``: a claim that waits for its first consumer is deallocated after its last
+    one, as in Kubernetes 1.28 to 1.31; else it stays allocated, as the KEP says.
+    """
+
+    deallocate_unused: bool = False
 
 
 class ClassicDynamicResources(Plugin):
@@ -57,7 +67,9 @@ class ClassicDynamicResources(Plugin):
     plan_classes = (Negotiation, ClaimReservation)
 
     def __init__(self, args: Mapping[str, Any] | None = None) -> None:
-        self.args = read_args(args or {})
+        wrong = Arguments(self.name)
+        self.args = wrong.read(ClassicDynamicResourcesArgs, args or {})
+        wrong.refuse_if_wrong()
 
     def reads(self, pod: PodInfo, view: View) -> Hashable:
         """Return a key of this pod alone."""
