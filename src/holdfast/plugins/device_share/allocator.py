@@ -30,10 +30,9 @@ from holdfast.framework.plugin import (
     Verdicts,
 )
 from holdfast.framework.values import positions_of, rows_at
-from holdfast.plugins.device_share.case_results import CaseResults
 from holdfast.plugins.device_share.explanation import explain_rows
 from holdfast.plugins.device_share.row_searches import NONE_SERVED, RowSearches
-from holdfast.plugins.device_share.searches import Found
+from holdfast.plugins.device_share.searches import CaseResults, Found
 
 _SIGNATURE_BITS = 20
 """More than there are signatures of NUMA nodes."""

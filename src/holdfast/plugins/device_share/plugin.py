@@ -8,17 +8,18 @@ from typing import Any
 
 from holdfast.api import koordinator_names as names
 from holdfast.api.pod import Pod
+from holdfast.api.requests import request_nanos
 from holdfast.api.reservation_names import IGNORED
 from holdfast.capacity.matching import ReservationMatch
 from holdfast.columns.epochs import Epoch
 from holdfast.columns.pod_info import PodInfo
 from holdfast.device_share.ledger import DeviceOptions
-from holdfast.errors import BadRequest
+from holdfast.device_share.requests import device_resources
+from holdfast.errors import BadRequest, HoldfastError
 from holdfast.framework.events import ActionType, EventResource
 from holdfast.framework.plugin import ClusterEvent, Code, Plugin, Reject, Scope, Skip, Traits
 from holdfast.framework.view import View
 from holdfast.numa.pod_trials import PodTrials
-from holdfast.plugins.device_share import queueing_hints
 from holdfast.plugins.device_share.allocator import DeviceAllocator, DevicePreAllocator
 from holdfast.plugins.device_share.arguments import read_args
 from holdfast.plugins.device_share.searches import Found, Searches, asked_by, asks_for_devices
@@ -134,7 +135,16 @@ class DeviceShare(Plugin):
 
     def queueing_hint(self, event: ClusterEvent, pod: PodInfo, view: View) -> bool:
         """Requeue when devices become free or change, or the pod's annotations do."""
-        return self.traits.registers(event) and queueing_hints.helps(event, pod, view)
+        if not self.traits.registers(event):
+            return False
+        match event.resource, event.action:
+            case EventResource.UNSCHEDULABLE_POD, _:
+                return event.is_for_pod(pod)
+            case EventResource.ASSIGNED_POD, ActionType.DELETE:
+                return event.old is not None and _had_devices(event.old)
+            case EventResource.DEVICE, ActionType.DELETE:
+                return False
+        return True
 
 
 def _guiding_metadata(pod: Pod) -> tuple[tuple[str | None, ...], ...]:
@@ -142,3 +152,13 @@ def _guiding_metadata(pod: Pod) -> tuple[tuple[str | None, ...], ...]:
     annotations, labels = pod.metadata.annotations, pod.metadata.labels
     of_labels = tuple([labels.get(key) for key in _LABELS]) if labels else ()
     return of_labels, tuple([annotations.get(key) for key in _GUIDING]) if annotations else ()
+
+
+def _had_devices(deleted: Pod) -> bool:
+    """Return whether a deleted pod had devices; one that was being bound only requested them."""
+    if names.DEVICE_ALLOCATED in deleted.metadata.annotations:
+        return True
+    try:
+        return bool(device_resources(request_nanos(deleted)))
+    except HoldfastError:
+        return True
