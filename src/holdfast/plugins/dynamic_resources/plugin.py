@@ -6,6 +6,8 @@ from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
+import msgspec
+
 from holdfast.api import durations
 from holdfast.api.devices import MAX_CONSUMERS, ResourceClaim
 from holdfast.api.field_errors import invalid
@@ -15,6 +17,7 @@ from holdfast.columns.consumers_in_flight import too_many_consumers
 from holdfast.columns.pod_info import PodInfo
 from holdfast.devices.claims import ClaimNotReady, claims_of_pod, has_room_for
 from holdfast.devices.inventory import Inventory
+from holdfast.devices.row_table import NO_ROW
 from holdfast.framework.arguments import Arguments, PluginArgs
 from holdfast.framework.events import ActionType, EventResource
 from holdfast.framework.plugin import (
@@ -35,7 +38,6 @@ from holdfast.plugins.dynamic_resources.device_preemption import DevicePreemptio
 from holdfast.plugins.dynamic_resources.device_search import Limits, device_backed_names
 from holdfast.plugins.dynamic_resources.freeable_claims import rank_users_in_steps
 from holdfast.plugins.dynamic_resources.plan import ClaimAllocation
-from holdfast.plugins.dynamic_resources.prepared_plan import PreparedPlan, nominated_row
 from holdfast.plugins.dynamic_resources.queueing_hints import (
     had_devices_in_flight,
     is_extended_claim_of,
@@ -100,7 +102,7 @@ class DynamicResources(Plugin):
         steps = max(1, int(timeout * _STEPS_A_SECOND)) if timeout else 0
         self._preempt_devices = parsed.preempt_devices
         self._limits = Limits(steps, parsed.binding_timeout)
-        self._prepared: PreparedPlan | None = None
+        self._prepared: _PreparedPlan | None = None
 
     def reads(self, pod: PodInfo, view: View) -> Hashable:
         """Return a key of this pod alone: results are cached in ``devices.allocation_cache``."""
@@ -122,7 +124,7 @@ class DynamicResources(Plugin):
     def _search(
         self, pod: PodInfo, view: View, rows: Callable[[], Rows], plan: ClaimAllocation
     ) -> Iterator[None]:
-        prepared = PreparedPlan.of(pod, view, plan)
+        prepared = _PreparedPlan.of(pod, view, plan)
         yield from plan.search_in_steps(rows)
         if not self._may_preempt(pod, view):
             self._prepared = prepared
@@ -161,7 +163,7 @@ class DynamicResources(Plugin):
             limits = replace(limits, steps=0)
         return ClaimAllocation(
             pod, inventory, view.nodes, view.now, limits, claims, extended, old_claim,
-            nominated_row(pod, view),
+            _nominated_row(pod, view),
             scores=any([r.first_available for c in claims for r in c.spec.devices.requests]),
             respects_nominated=self._preempt_devices,
         )  # fmt: skip
@@ -255,6 +257,42 @@ class DynamicResources(Plugin):
         except ClaimNotReady as not_ready:
             return Reject(Code.UNRESOLVABLE, (not_ready.message,))
         return None
+
+
+class _PreparedPlan(msgspec.Struct, frozen=True):
+    """The plan that ``prepare`` has made, for the scheduling cycle that follows.
+
+    It is valid until the world changes. Changes of claims are counted, classes have an epoch. An
+    allocation in flight also changes the node of its pod, which is in the journal.
+    """
+
+    pod: PodInfo
+    plan: ClaimAllocation
+    version: tuple[int, int, int]
+
+    @classmethod
+    def of(cls, pod: PodInfo, view: View, plan: ClaimAllocation) -> _PreparedPlan:
+        """Return the plan that ``pre_filter`` has made in this view."""
+        return cls(pod, plan, _version(view))
+
+    def is_valid(self, pod: PodInfo, view: View) -> bool:
+        """Return whether ``pre_filter`` would find the same for this pod in this view."""
+        return (
+            self.pod is pod
+            and self.plan.nodes is view.nodes
+            and self.version == _version(view)
+            and self.plan.nominated_row == _nominated_row(pod, view)
+        )
+
+
+def _nominated_row(pod: PodInfo, view: View) -> int:
+    """Return the row that the pod is nominated to, or NO_ROW."""
+    node = view.world.nominations.node_of(pod.uid) or pod.pod.status.nominated_node_name
+    return view.nodes.row_of.get(node, NO_ROW)
+
+
+def _version(view: View) -> tuple[int, int, int]:
+    return view.nodes.epochs.stamp, view.nodes.journal.seq, view.world.devices.claim_changes
 
 
 def _unusable(claim: ResourceClaim, pod: PodInfo, view: View) -> Reject | None:
