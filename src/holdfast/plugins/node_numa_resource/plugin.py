@@ -5,30 +5,72 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping
 from typing import Any
 
+import msgspec
+
+from holdfast.api.field_errors import invalid, not_supported
 from holdfast.api.koordinator_names import (
+    DEVICE_ALLOCATED,
     NUMA_TOPOLOGY_SPEC,
     PRIORITY_CLASS,
     QOS_CLASS,
     RESOURCE_SPEC,
+    RESOURCE_STATUS,
 )
+from holdfast.api.pod import Pod
+from holdfast.api.requests import request_nanos
 from holdfast.api.reservation_names import IGNORED
+from holdfast.api.resource_names import is_extended
 from holdfast.capacity.matching import ReservationMatch
 from holdfast.columns.epochs import Epoch
 from holdfast.columns.interner import PODS
 from holdfast.columns.pod_info import PodInfo
-from holdfast.errors import BadRequest
+from holdfast.errors import BadRequest, HoldfastError
+from holdfast.framework.arguments import Arguments, PluginArgs
 from holdfast.framework.events import ActionType, EventResource
 from holdfast.framework.plugin import ClusterEvent, Code, Plugin, Reject, Scope, Skip, Traits
 from holdfast.framework.view import View
 from holdfast.numa.numa_amounts import Strategy
 from holdfast.numa.pod_request import NOT_INTEGER
 from holdfast.numa.pod_trials import NumaOptions
+from holdfast.numa.policies import BIND_POLICIES, FULL_PCPUS, LEAST_ALLOCATED, MOST_ALLOCATED
 from holdfast.numa.trial import TrialOptions
 from holdfast.plugins.node_numa_resource.allocator import NumaAllocator, NumaPreAllocator
-from holdfast.plugins.node_numa_resource.arguments import NodeNUMAResourceArgs, read_args
-from holdfast.plugins.node_numa_resource.queueing_hints import may_have_held
 
-_KEYS = (RESOURCE_SPEC, NUMA_TOPOLOGY_SPEC)
+_ALLOCATED = (RESOURCE_STATUS, DEVICE_ALLOCATED)
+"""Annotations that say what a pod is allocated of NUMA nodes: CPUs and amounts, or devices."""
+_ASKED = (RESOURCE_SPEC, NUMA_TOPOLOGY_SPEC)
+_STRATEGIES = (LEAST_ALLOCATED, MOST_ALLOCATED)
+
+
+class _Resource(msgspec.Struct, frozen=True, rename="camel"):
+    """A resource that is scored, and its weight."""
+
+    name: str = ""
+    weight: int = 1
+
+
+class _ScoringStrategy(msgspec.Struct, frozen=True, rename="camel"):
+    """Whether free or used nodes are preferred, and by which resources."""
+
+    type: str = LEAST_ALLOCATED
+    resources: tuple[_Resource, ...] = (_Resource("cpu"), _Resource("memory"))
+
+    @property
+    def weights(self) -> tuple[tuple[str, int], ...]:
+        """The weights by resource name."""
+        return tuple((each.name, each.weight) for each in self.resources)
+
+
+class NodeNUMAResourceArgs(PluginArgs, frozen=True):
+    """The arguments of the plugin.
+
+    ``default_bind_policy``: how CPUs of LSE and LSR pods are bound that do not say it; "" leaves
+    them unbound. ``numa_scoring_strategy.type`` also decides which NUMA node is filled first.
+    """
+
+    default_bind_policy: str = msgspec.field(default=FULL_PCPUS, name="defaultCPUBindPolicy")
+    scoring_strategy: _ScoringStrategy = _ScoringStrategy()
+    numa_scoring_strategy: _ScoringStrategy = _ScoringStrategy()
 
 
 class NodeNUMAResource(Plugin):
@@ -57,8 +99,8 @@ class NodeNUMAResource(Plugin):
     plan_classes = (NumaAllocator, NumaPreAllocator)
 
     def __init__(self, args: Mapping[str, Any] | None = None) -> None:
-        self.args = read_args(args or {})
-        self._options = options_of(self.args)
+        self.args = _read_args(args or {})
+        self._options = _options_of(self.args)
 
     def reads(self, pod: PodInfo, view: View) -> Hashable:
         """Return the request, what labels and annotations ask, and the matched reservations."""
@@ -71,7 +113,7 @@ class NodeNUMAResource(Plugin):
     def key_outside_spec(self, pod: PodInfo, view: View) -> Hashable:
         """Return the labels and annotations that decide; None if nothing does, as for most pods."""
         annotations, labels, ledger = pod.pod.metadata.annotations, pod.labels, view.world.numa
-        texts = [annotations.get(key) for key in _KEYS] if annotations else ()
+        texts = [annotations.get(key) for key in _ASKED] if annotations else ()
         qos = labels.get(QOS_CLASS)
         if qos is None and not any(texts) and not ledger.concerns_all_pods:
             return None
@@ -109,14 +151,49 @@ class NodeNUMAResource(Plugin):
         if event.resource == EventResource.UNSCHEDULABLE_POD:
             return event.is_for_pod(pod)
         if event.resource == EventResource.ASSIGNED_POD and not view.world.numa.concerns_all_pods:
-            return event.old is not None and may_have_held(event.old)
+            return event.old is not None and _may_have_held(event.old)
         return self.traits.registers(event)
 
 
-def options_of(args: NodeNUMAResourceArgs) -> NumaOptions:
+def _read_args(given: Mapping[str, Any]) -> NodeNUMAResourceArgs:
+    """Read the arguments; BadConfiguration lists every wrong field."""
+    wrong = Arguments("NodeNUMAResource")
+    args = wrong.read(NodeNUMAResourceArgs, given)
+    if args.default_bind_policy not in ("", *BIND_POLICIES):
+        message = "must specified CPU bind policy FullPCPUs or SpreadByPCPUs"
+        wrong.append(invalid("defaultCPUBindPolicy", args.default_bind_policy, message))
+    _check(args.scoring_strategy, "scoringStrategy", wrong)
+    _check(args.numa_scoring_strategy, "numaScoringStrategy", wrong)
+    wrong.refuse_if_wrong()
+    return args
+
+
+def _check(strategy: _ScoringStrategy, path: str, wrong: Arguments) -> None:
+    if strategy.type not in _STRATEGIES:
+        wrong.append(not_supported(f"{path}.type", strategy.type, _STRATEGIES))
+    wrong.check_weights(strategy.weights, path)
+
+
+def _options_of(args: NodeNUMAResourceArgs) -> NumaOptions:
     """Return the arguments in the form that the ledger uses."""
     numa, node = args.numa_scoring_strategy, args.scoring_strategy
     return NumaOptions(
         args.default_bind_policy,
         TrialOptions(Strategy(numa.type, numa.weights), Strategy(node.type, node.weights)),
     )
+
+
+def _may_have_held(pod: Pod) -> bool:
+    """Return whether a deleted pod may have had CPUs, amounts of NUMA nodes, or devices.
+
+    One that was being bound has no annotations yet that say so: then it is what it asked for.
+    """
+    meta = pod.metadata
+    if any(meta.annotations.get(key) for key in (*_ALLOCATED, *_ASKED)):
+        return True
+    if meta.labels.get(QOS_CLASS):
+        return True
+    try:
+        return any(map(is_extended, request_nanos(pod)))
+    except HoldfastError:
+        return True
