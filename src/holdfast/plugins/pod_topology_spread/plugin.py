@@ -1,20 +1,24 @@
-"""The plugin: read the constraints of a pod, and find what they count."""
+"""The plugin: read the constraints of a pod, find what they count, and which events may help it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any
 
+from holdfast.api.field_errors import duplicate, forbidden, invalid, not_supported, required
+from holdfast.api.names import label_key
+from holdfast.api.node import Node
 from holdfast.api.node_selection import required_nodes
-from holdfast.api.pod import Pod
+from holdfast.api.pod import Pod, TopologySpreadConstraint
 from holdfast.columns.affinity_terms import PodSelector
 from holdfast.columns.counters import PodSelectors
 from holdfast.columns.epochs import Epoch
 from holdfast.columns.pod_info import PodInfo
 from holdfast.errors import BadRequest, Invalid
-from holdfast.framework.events import EventResource
+from holdfast.framework.arguments import Arguments, PluginArgs
+from holdfast.framework.events import ActionType, EventResource
 from holdfast.framework.plugin import (
     ClusterEvent,
     Code,
@@ -26,27 +30,36 @@ from holdfast.framework.plugin import (
     Traits,
 )
 from holdfast.framework.view import View
-from holdfast.plugins.pod_topology_spread.arguments import read_args
-from holdfast.plugins.pod_topology_spread.constraint_counts import ConstraintCounts
 from holdfast.plugins.pod_topology_spread.constraints import (
+    HARD,
     NO_CONSTRAINTS,
+    SOFT,
     Constraint,
     Constraints,
+    Defaults,
     Eligibility,
     own_constraints,
     selector_keys,
 )
-from holdfast.plugins.pod_topology_spread.hard_constraints import HardConstraints
-from holdfast.plugins.pod_topology_spread.hints import (
-    NODE_ACTIONS,
-    POD_ACTIONS,
-    event_helps,
-    may_help,
-)
+from holdfast.plugins.pod_topology_spread.hard_constraints import ConstraintCounts, HardConstraints
 from holdfast.plugins.pod_topology_spread.soft_constraints import (
     HOSTNAME,
     SoftConstraint,
     SoftConstraints,
+)
+
+_SYSTEM, _LIST = "System", "List"
+_NODE_ACTIONS = (
+    ActionType.ADD,
+    ActionType.DELETE,
+    ActionType.UPDATE_NODE_LABEL,
+    ActionType.UPDATE_NODE_TAINT,
+)
+_POD_ACTIONS = (
+    ActionType.ADD,
+    ActionType.DELETE,
+    ActionType.UPDATE_POD_LABEL,
+    ActionType.UPDATE_POD_TOLERATION,
 )
 
 
@@ -59,6 +72,11 @@ Eligibilities = Callable[[bool, bool], Eligibility]
 """Returns the eligibility for a constraint by whether it honors affinity, and taints."""
 
 
+class _Args(PluginArgs, frozen=True):
+    defaulting_type: str = ""
+    default_constraints: tuple[TopologySpreadConstraint, ...] = ()
+
+
 class PodTopologySpread(Plugin):
     """Filter by hard constraints, score by soft ones."""
 
@@ -67,9 +85,9 @@ class PodTopologySpread(Plugin):
         scope=Scope.DOMAIN,
         epochs=(Epoch.COUNTERS, Epoch.SELECTORS),
         events_to_register={
-            EventResource.NODE: NODE_ACTIONS,
-            EventResource.ASSIGNED_POD: POD_ACTIONS,
-            EventResource.UNSCHEDULABLE_POD: POD_ACTIONS,
+            EventResource.NODE: _NODE_ACTIONS,
+            EventResource.ASSIGNED_POD: _POD_ACTIONS,
+            EventResource.UNSCHEDULABLE_POD: _POD_ACTIONS,
         },
         reads_outside_spec=True,  # Services and the pod's owner decide the default selector
         ignores_requests=True,
@@ -80,7 +98,7 @@ class PodTopologySpread(Plugin):
     plan_classes = (HardConstraints, SoftConstraints, HardAndSoftConstraints)
 
     def __init__(self, args: Mapping[str, Any]) -> None:
-        self._defaults = read_args(self.name, args)
+        self._defaults = _read_args(self.name, args)
 
     def key_outside_spec(self, pod: PodInfo, view: View) -> Hashable:
         """Return the default selector, which Services and the pod's owner decide."""
@@ -184,13 +202,13 @@ class PodTopologySpread(Plugin):
 
     def queueing_hint(self, event: ClusterEvent, pod: PodInfo, view: View) -> bool:
         """Requeue if pods, nodes or the pod's own tolerations change the counts."""
-        if not may_help(event, pod):
+        if not _may_help(event, pod):
             return False
         try:
             hard = self.constraints(pod, view).hard
         except (BadRequest, Invalid):
             return True
-        return event_helps(event, pod, hard)
+        return _event_helps(event, pod, hard)
 
 
 def _eligibilities(pod: Pod, keys: Iterable[str]) -> Eligibilities:
@@ -206,3 +224,99 @@ def _eligibilities(pod: Pod, keys: Iterable[str]) -> Eligibilities:
         )
 
     return eligibility
+
+
+def _read_args(plugin: str, args: Mapping[str, Any]) -> Defaults:
+    """Read the default constraints; raise an error that names every wrong field."""
+    wrong = Arguments(plugin)
+    given = wrong.read(_Args, args)
+    defaulting = given.defaulting_type or _SYSTEM
+    if defaulting not in (_SYSTEM, _LIST):
+        wrong.append(not_supported("defaultingType", defaulting, (_SYSTEM, _LIST)))
+    elif defaulting == _SYSTEM and given.default_constraints:
+        message = "when .defaultConstraints are not empty"
+        wrong.append(invalid("defaultingType", _SYSTEM, message))
+    seen: set[tuple[str, str]] = set()
+    for i, constraint in enumerate(given.default_constraints):
+        path = f"defaultConstraints[{i}]"
+        _check(constraint, path, wrong)
+        key = (constraint.topology_key, constraint.when_unsatisfiable)
+        if key in seen:
+            wrong.append(duplicate(path, f"{{{', '.join(key)}}}"))
+        seen.add(key)
+    wrong.refuse_if_wrong()
+    return (
+        Defaults() if defaulting == _SYSTEM else Defaults(given.default_constraints, system=False)
+    )
+
+
+def _check(constraint: TopologySpreadConstraint, path: str, wrong: Arguments) -> None:
+    if constraint.max_skew <= 0:
+        wrong.append(invalid(f"{path}.maxSkew", constraint.max_skew, "not in valid range (0, inf)"))
+    if not constraint.topology_key:
+        wrong.append(required(f"{path}.topologyKey", "can not be empty"))
+    else:
+        at = f"{path}.topologyKey"
+        wrong.extend(
+            invalid(at, constraint.topology_key, message)
+            for message in label_key(constraint.topology_key)
+        )
+    action = constraint.when_unsatisfiable
+    if not action:
+        wrong.append(required(f"{path}.whenUnsatisfiable", "can not be empty"))
+    elif action not in (HARD, SOFT):
+        wrong.append(not_supported(f"{path}.whenUnsatisfiable", action, (HARD, SOFT)))
+    if constraint.label_selector is not None:
+        message = "constraint must not define a selector, as they deduced for each pod"
+        wrong.append(forbidden(f"{path}.labelSelector", message))
+
+
+def _may_help(event: ClusterEvent, pod: PodInfo) -> bool:
+    """Return whether an event may help the pod, whatever its constraints: those are costly."""
+    if event.resource == EventResource.NODE:
+        return event.action in _NODE_ACTIONS
+    if not event.is_pod_event or event.action not in _POD_ACTIONS:
+        return False
+    return all(_concerns(other, pod) for other in (event.old, event.new) if other is not None)
+
+
+def _event_helps(event: ClusterEvent, pod: PodInfo, hard: Sequence[Constraint]) -> bool:
+    """Return whether to requeue a pod that this plugin rejected, if the event may help it."""
+    if event.resource == EventResource.NODE:
+        return _node_matters(event.old, event.new, hard)
+    pods = [other for other in (event.old, event.new) if other is not None]
+    if len(pods) == 2:
+        return _pod_changed(event, pod, hard)
+    return any(c.selector.matches(p.metadata.labels) for c in hard for p in pods)
+
+
+def _concerns(other: Pod, pod: PodInfo) -> bool:
+    if other.uid == pod.pod.uid:
+        return True
+    assigned = bool(other.spec.node_name or other.status.nominated_node_name)
+    return assigned and other.metadata.namespace == pod.namespace
+
+
+def _pod_changed(event: ClusterEvent, pod: PodInfo, hard: Sequence[Constraint]) -> bool:
+    old, new = event.old, event.new
+    tolerates = event.is_for_pod(pod) and old.spec.tolerations != new.spec.tolerations
+    if tolerates and any(c.honor_taints for c in hard):
+        return True
+    before, after = old.metadata.labels, new.metadata.labels
+    return any(c.selector.matches(before) != c.selector.matches(after) for c in hard)
+
+
+def _node_matters(old: Node | None, new: Node | None, hard: Sequence[Constraint]) -> bool:
+    keys = {c.key for c in hard}
+    was, is_ = _has(old, keys), _has(new, keys)
+    if old is None or new is None:
+        return was or is_
+    if was != is_:
+        return True
+    before: Mapping[str, str] = old.metadata.labels
+    moved = any(before.get(key) != new.metadata.labels.get(key) for key in keys)
+    return is_ and (moved or old.spec.taints != new.spec.taints)
+
+
+def _has(node: Node | None, keys: set[str]) -> bool:
+    return node is not None and keys <= node.metadata.labels.keys()
