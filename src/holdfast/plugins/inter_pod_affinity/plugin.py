@@ -1,13 +1,16 @@
-"""The plugin: read the terms of a pod and of existing pods, and find what they count."""
+"""The plugin: read the terms of pods, find what they count, and which events may help a pod."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain
 from typing import Any
 
 from holdfast.api.field_errors import invalid
+from holdfast.api.node import Node
+from holdfast.api.pod import Pod
+from holdfast.columns.affinity_terms import AffinityTerm, read_affinity_terms
 from holdfast.columns.epochs import Epoch
 from holdfast.columns.existing_terms import TermRole
 from holdfast.columns.hidden_reserve_pods import AnyDomains, AnyTerm
@@ -28,13 +31,14 @@ from holdfast.framework.plugin import (
 )
 from holdfast.framework.view import View
 from holdfast.plugins.inter_pod_affinity.affinity_rules import AffinityRules, WeightedDomains
-from holdfast.plugins.inter_pod_affinity.hints import event_helps
 from holdfast.plugins.inter_pod_affinity.terms import (
     count_anti_affinity,
     count_required_affinity,
     count_term,
     counted_selectors,
+    existing_anti_affinity_keys,
     matches_all,
+    no_pod_matches_affinity,
     own_terms,
 )
 
@@ -145,7 +149,21 @@ class InterPodAffinity(Plugin):
 
     def queueing_hint(self, event: ClusterEvent, pod: PodInfo, view: View) -> bool:
         """Requeue when pods start or stop matching, or topology labels of nodes change."""
-        return event_helps(event, pod, view)
+        if event.resource == EventResource.NODE:
+            relevant = event.action in (ActionType.ADD, ActionType.UPDATE_NODE_LABEL)
+            return relevant and _node_helps(view, event.old, event.new)
+        if not event.is_pod_event or event.action not in (
+            ActionType.ADD,
+            ActionType.UPDATE_POD_LABEL,
+            ActionType.DELETE,
+        ):
+            return False
+        if event.old is not None and event.is_for_pod(pod):
+            return True
+        there = [p for p in (event.old, event.new) if p is not None]
+        if any(not (p.spec.node_name or p.status.nominated_node_name) for p in there):
+            return False
+        return _pod_helps(view, event.old, event.new)
 
 
 def _by_key(
@@ -158,4 +176,63 @@ def _by_key(
     return tuple(
         (nodes.label_column(key), tuple((weight, domains) for domains, weight in sums.items()))
         for key, sums in found.items()
+    )
+
+
+def _pod_helps(view: View, old: Pod | None, new: Pod | None) -> bool:
+    """Return whether another pod now matches the affinity terms, or no longer blocks a domain.
+
+    One pod has to match all affinity terms; each anti-affinity term blocks its domain alone.
+    """
+    terms = own_terms(view.pod.affinity_terms)
+    matched, matches = (_all_match(terms.required_affinity, p, view) for p in (old, new))
+    if matched != matches:
+        return matches or no_pod_matches_affinity(view)
+    blocked, blocks = (_matching(terms.required_anti_affinity, p, view) for p in (old, new))
+    if blocked - blocks:
+        return True
+    if old is None or new is not None:
+        return False
+    theirs = read_affinity_terms(old.spec.affinity, old.metadata.namespace).required_anti_affinity
+    return bool(_matching(theirs, view.pod.pod, view))
+
+
+def _all_match(terms: Sequence[AffinityTerm], pod: Pod | None, view: View) -> bool:
+    """Return whether every term matches the pod; False without terms or pod."""
+    return pod is not None and bool(terms) and len(_matching(terms, pod, view)) == len(set(terms))
+
+
+def _matching(terms: Sequence[AffinityTerm], pod: Pod | None, view: View) -> set[AffinityTerm]:
+    """Return the terms that match a pod; none without it."""
+    if pod is None:
+        return set()
+    meta = pod.metadata
+    namespace_labels = view.nodes.namespaces.get(meta.namespace, {})
+    return {
+        term
+        for term in terms
+        if term.pod_selector.matches(meta.namespace, namespace_labels, meta.labels)
+    }
+
+
+def _node_helps(view: View, old: Node | None, new: Node | None) -> bool:
+    if new is None:
+        return False
+    terms = view.pod.affinity_terms
+    affinity = {term.topology_key for term in terms.required_affinity}
+    anti_affinity = {term.topology_key for term in terms.required_anti_affinity}
+    after = new.metadata.labels
+    if old is None:
+        # A pod without terms was rejected by those of existing pods.
+        return bool(anti_affinity) or not affinity or any(key in after for key in affinity)
+    before = old.metadata.labels
+    anti_affinity |= existing_anti_affinity_keys(view)
+    return (
+        any(
+            before[key] != after[key]
+            for key in affinity | anti_affinity
+            if key in before and key in after
+        )
+        or any(key not in before and key in after for key in affinity)
+        or any(key in before and key not in after for key in anti_affinity)
     )
