@@ -39,7 +39,7 @@ from holdfast.framework.plugin import (
     Verdicts,
 )
 from holdfast.framework.view import View
-from holdfast.plugins.node_resources_fit import hints
+from holdfast.plugins.node_resources_fit import queueing_hints as hints
 from holdfast.plugins.node_resources_fit.arguments import FitArgs, read_args
 from holdfast.plugins.node_resources_fit.strategies import RowScore, Scorer
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping
 from typing import Any
 
+from holdfast.api.field_errors import not_supported
 from holdfast.capacity.policies import Policy
 from holdfast.capacity.unit_totals import (
     DEVICE_EPOCHS,
@@ -14,14 +15,55 @@ from holdfast.capacity.unit_totals import (
 )
 from holdfast.columns.epochs import Epoch
 from holdfast.columns.pod_info import PodInfo
+from holdfast.framework.arguments import Arguments, PluginArgs
 from holdfast.framework.events import ActionType, EventResource
 from holdfast.framework.plugin import ClusterEvent, Code, Plugin, Reject, Scope, Skip, Traits
 from holdfast.framework.view import View
 from holdfast.framework.world import World
-from holdfast.plugins.resource_policy import hints
-from holdfast.plugins.resource_policy.arguments import read_args
+from holdfast.plugins.resource_policy import queueing_hints as hints
 from holdfast.plugins.resource_policy.plan import PolicyPlan
 from holdfast.plugins.resource_policy.pod_units import PodUnits, timeouts_passed
+
+_STRICT, _SCORE = "Strict", "Score"
+_IGNORE, _REJECT = "Ignore", "Reject"
+_TIES, _FIRST = "Ties", "First"
+
+_SUPPORTED = {
+    "order": (_STRICT, _SCORE),
+    "missingMatchLabelKey": (_IGNORE, _REJECT),
+    "reservations": (_TIES, _FIRST),
+}
+
+
+class ResourcePolicyArgs(PluginArgs, frozen=True):
+    """The arguments of the plugin.
+
+    ``order``: Strict compares priorities before any score, Score leaves them to the weighted sum.
+    ``missing_match_label_key``: what happens to a pod without one of the matchLabelKeys.
+    ``drain_excess``, for the controller: pods beyond a cap get a negative deletion cost.
+    ``reservations``: whether a reservation that the pod may use is compared before priorities
+    (First) or only inside a priority (Ties).
+    """
+
+    order: str = _STRICT
+    missing_match_label_key: str = _IGNORE
+    drain_excess: bool = False
+    reservations: str = _TIES
+
+    @property
+    def strict_order(self) -> bool:
+        """Whether priorities are compared before any score."""
+        return self.order == _STRICT
+
+    @property
+    def rejects_missing_keys(self) -> bool:
+        """Whether a pod without one of the matchLabelKeys is rejected."""
+        return self.missing_match_label_key == _REJECT
+
+    @property
+    def reservations_first(self) -> bool:
+        """Whether nodes with a reservation of the pod come before units of higher priority."""
+        return self.reservations == _FIRST
 
 
 class ResourcePolicyPlugin(Plugin):
@@ -44,7 +86,7 @@ class ResourcePolicyPlugin(Plugin):
     plan_classes = (PolicyPlan,)
 
     def __init__(self, args: Mapping[str, Any] | None = None) -> None:
-        self.args = read_args(args or {})
+        self.args = _read_args(args or {})
         self._reservations_first = self.args.reservations_first
 
     def reads(self, pod: PodInfo, view: View) -> Hashable:
@@ -167,3 +209,16 @@ def _amounts(policy: Policy, pod: PodInfo, view: View) -> tuple[int, ...]:
     if pod.pod.spec.resource_claims and policy.caps_devices:
         return _usages(view.world).of(policy, pod.labels).amounts_of(pod)
     return amounts_of(pod, limited_resources(policy, view.nodes.resources))
+
+
+def _read_args(given: Mapping[str, Any]) -> ResourcePolicyArgs:
+    """Read the arguments; BadConfiguration lists every wrong field."""
+    wrong = Arguments("resourcepolicy")
+    args = wrong.read(ResourcePolicyArgs, given)
+    names = dict(zip(args.__struct_encode_fields__, args.__struct_fields__, strict=True))
+    for field, words in _SUPPORTED.items():
+        value = getattr(args, names[field])
+        if value not in words:
+            wrong.append(not_supported(field, value, words))
+    wrong.refuse_if_wrong()
+    return args
