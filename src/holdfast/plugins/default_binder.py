@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from holdfast.api.scheme import PODS
@@ -13,9 +12,6 @@ class DefaultBinder(Plugin):
     """Bind a pod, with the annotations of other plugins in the same write."""
 
     name = "DefaultBinder"
-
-    def __init__(self, _args: Mapping[str, Any]) -> None:
-        pass
 
     def bind(self, placement: Placement) -> ApiCalls | Skip:
         """Skip a reserve pod, which the Reservation plugin binds."""

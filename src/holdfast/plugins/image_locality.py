@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
@@ -71,9 +70,6 @@ class ImageLocality(Plugin):
         accepts_slices=True,
     )
     plan_classes = (ImageScores,)
-
-    def __init__(self, _args: Mapping[str, Any]) -> None:
-        pass
 
     def reads(self, pod: PodInfo, view: View) -> Hashable:
         """Return the images, and the number of containers."""

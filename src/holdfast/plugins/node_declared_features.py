@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -63,9 +61,6 @@ class NodeDeclaredFeatures(Plugin):
         accepts_slices=True,
     )
     plan_classes = (NodesWithFeatures,)
-
-    def __init__(self, _args: Mapping[str, Any]) -> None:
-        pass
 
     def reads(self, pod: PodInfo, view: View) -> frozenset[str]:
         """Return the features the pod needs."""

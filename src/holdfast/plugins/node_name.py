@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -55,9 +53,6 @@ class NodeName(Plugin):
         accepts_slices=True,
     )
     plan_classes = (OnlyNode,)
-
-    def __init__(self, _args: Mapping[str, Any]) -> None:
-        pass
 
     def reads(self, pod: PodInfo, view: View) -> str:
         """Return the node's name."""

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -95,9 +94,6 @@ class NodePorts(Plugin):
         accepts_slices=True,
     )
     plan_classes = (FreePorts,)
-
-    def __init__(self, _args: Mapping[str, Any]) -> None:
-        pass
 
     def reads(self, pod: PodInfo, view: View) -> Hashable:
         """Return the ports, and the reserve pods that do not count."""

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -65,9 +63,6 @@ class NodeUnschedulable(Plugin):
         accepts_slices=True,
     )
     plan_classes = (UncordonedNodes,)
-
-    def __init__(self, _args: Mapping[str, Any]) -> None:
-        pass
 
     def reads(self, pod: PodInfo, view: View) -> bool:
         """Return whether the pod tolerates a cordon."""

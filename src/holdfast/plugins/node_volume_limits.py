@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -141,9 +140,6 @@ class NodeVolumeLimits(Plugin):
         ignores_requests=True,
     )
     plan_classes = (VolumeLimits, UnresolvedVolumes)
-
-    def __init__(self, _args: Mapping[str, Any]) -> None:
-        pass
 
     def reads(self, pod: PodInfo, view: View) -> Hashable:
         """Return the claims, the disks as CSI volumes, and the reserve pods that do not count."""

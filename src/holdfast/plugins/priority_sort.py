@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from holdfast.framework.plugin import Plugin
 
 
@@ -16,6 +13,3 @@ class PrioritySort(Plugin):
     """
 
     name = "PrioritySort"
-
-    def __init__(self, _args: Mapping[str, Any]) -> None:
-        pass

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from holdfast.columns.pod_info import PodInfo
 from holdfast.framework.events import ActionType, EventResource
 from holdfast.framework.plugin import ClusterEvent, Code, Plugin, Reject, Traits
@@ -18,9 +15,6 @@ class SchedulingGates(Plugin):
     traits = Traits(
         events_to_register={EventResource.POD: (ActionType.UPDATE_POD_SCHEDULING_GATES_ELIMINATED,)}
     )
-
-    def __init__(self, _args: Mapping[str, Any]) -> None:
-        pass
 
     def pre_enqueue(self, pod: PodInfo, view: View) -> Reject | None:
         """Reject a pod with gates; the reason names them."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -146,9 +145,6 @@ class VolumeRestrictions(Plugin):
         accepts_slices=True,
     )
     plan_classes = (VolumeConflicts,)
-
-    def __init__(self, _args: Mapping[str, Any]) -> None:
-        pass
 
     def reads(self, pod: PodInfo, view: View) -> Hashable:
         """Return the claims and disks, and the reserve pods that do not count."""

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -97,9 +96,6 @@ class VolumeZone(Plugin):
         accepts_slices=True,
     )
     plan_classes = (NodesInZones,)
-
-    def __init__(self, _args: Mapping[str, Any]) -> None:
-        pass
 
     def reads(self, pod: PodInfo, view: View) -> Hashable:
         """Return the claims."""
