@@ -11,8 +11,7 @@ import pytest
 from holdfast.api.decode import convert_object
 from holdfast.api.resource_quota import ResourceQuota
 from holdfast.quota.charging import Refusal, charge_write
-from holdfast.quota.evaluators import evaluator_of, is_extended_key
-from holdfast.quota.keys import is_tracked, resources_of
+from holdfast.quota.evaluators import evaluator_of, is_extended_key, is_tracked, resources_of
 from quota.quota_cases import WRITES
 
 ANSWERS = json.loads((Path(__file__).parent / "answers-v1.36.2.json").read_text())

@@ -36,7 +36,7 @@ from holdfast.controllers.reconciler import ControllerContext, Reconciler
 from holdfast.errors import AlreadyExists, Conflict, Forbidden, HoldfastError, NotFound, Retryable
 from holdfast.feature_gates import Feature
 from holdfast.metric_types import CounterMetric
-from holdfast.quota.room import may_have_room
+from holdfast.quota.charging import may_have_room
 
 MAX_CACHE_MISSES = 8
 """Failures of a pod, in about a second, after which an existing claim should be in the cache."""

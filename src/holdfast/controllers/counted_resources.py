@@ -15,7 +15,7 @@ from holdfast.client.informer_cache import ChangeType
 from holdfast.clock import Clock
 from holdfast.controllers.discovery import discover
 from holdfast.errors import Unavailable
-from holdfast.quota.keys import GroupResource
+from holdfast.quota.evaluators import GroupResource
 
 
 class CountedResources:

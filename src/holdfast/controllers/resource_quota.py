@@ -38,8 +38,13 @@ from holdfast.feature_gates import Feature
 from holdfast.quota import scopes
 from holdfast.quota.amounts import ZERO, Usage, add_usage, growth, parse_amounts, to_texts
 from holdfast.quota.charging import count_usage
-from holdfast.quota.evaluators import evaluator_of, is_extended_key
-from holdfast.quota.keys import GroupResource, is_tracked, resources_of
+from holdfast.quota.evaluators import (
+    GroupResource,
+    evaluator_of,
+    is_extended_key,
+    is_tracked,
+    resources_of,
+)
 from holdfast.quota.usage import is_charged, pod_owner_of
 
 T = TypeVar("T", bound=Object)

@@ -1,10 +1,11 @@
-"""Check a write against the quotas of its namespace, and count usage again."""
+"""Check a write against the quotas of its namespace, count usage again, and find new room."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from holdfast.api.pod import ResourceAmounts
 from holdfast.api.resource_quota import ResourceQuota
 from holdfast.errors import BadRequest
 from holdfast.quota.amounts import ONE, Usage, add_usage, growth, parse_amounts, show, to_texts
@@ -103,3 +104,26 @@ def _usage_in(quota: ResourceQuota, evaluator: Evaluator[T], obj: T, lookups: Lo
         return evaluator.usage(obj, lookups) if evaluator.matches(quota, obj) else {}
     except BadRequest:
         return {} if quota.requirements else {evaluator.count_key: ONE}
+
+
+def may_have_room(
+    old: ResourceQuota | None,
+    new: ResourceQuota | None,
+    concerns: Callable[[str], bool] = lambda _key: True,
+) -> bool:
+    """Return whether a quota has other limits than before, or less of them is used.
+
+    Only keys that ``concerns`` selects count. A quota that is added or deleted may have room.
+    """
+    if old is None or new is None:
+        return True
+    if old.spec.scopes != new.spec.scopes or old.spec.scope_selector != new.spec.scope_selector:
+        return True
+
+    def of(amounts: ResourceAmounts) -> Usage:
+        return parse_amounts({key: text for key, text in amounts.items() if concerns(key)})
+
+    limits = of(old.spec.hard), of(old.status.hard)
+    if limits != (of(new.spec.hard), of(new.status.hard)):
+        return True
+    return bool(growth(of(old.status.used), of(new.status.used)))
