@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 
-from holdfast.descheduler.cluster_objects import ClusterObjects
 from holdfast.descheduler.configuration import (
     ConfiguredPolicy,
     DeschedulerConfiguration,
@@ -11,7 +10,7 @@ from holdfast.descheduler.configuration import (
 )
 from holdfast.descheduler.plan import plan_moves
 from holdfast.descheduler.policies import POLICIES
-from holdfast.descheduler.simulation import Simulation, predicting_profiles
+from holdfast.descheduler.simulation import ClusterObjects, Simulation, predicting_profiles
 from holdfast.settings import MigrationSettings
 from holdfast.testing import a_pod
 from holdfast.testing.builders import typed

@@ -4,10 +4,14 @@ import pytest
 
 from descheduler.clusters import NOW, SETTINGS, objects, owned, plan, shown
 from holdfast.api.scheme import POD_MIGRATION_JOBS
-from holdfast.descheduler.cluster_objects import ClusterObjects
 from holdfast.descheduler.configuration import DeschedulerConfiguration
 from holdfast.descheduler.plan import PlannedMove, job_body
-from holdfast.descheduler.simulation import Simulation, predicting_profiles, without_node
+from holdfast.descheduler.simulation import (
+    ClusterObjects,
+    Simulation,
+    predicting_profiles,
+    without_node,
+)
 from holdfast.testing import a_node, a_pod
 from holdfast.testing.builders import an_object, typed
 

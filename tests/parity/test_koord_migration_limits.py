@@ -8,9 +8,8 @@ from holdfast.api.pod import Pod
 from holdfast.controllers.pod_migration import arbitration
 from holdfast.controllers.pod_migration.arbitration import arbitrate
 from holdfast.controllers.pod_migration.object_limits import ObjectLimits
-from holdfast.migration.limits import MigratingPods
+from holdfast.migration.limits import MigratingPods, Workload, max_of_workload
 from holdfast.migration.pod_filters import Candidate, find_obstacle
-from holdfast.migration.workloads import Workload, max_of_workload
 from holdfast.settings import MigrationSettings, ObjectLimit
 from parity.harness import parity
 from parity.test_koord_migration import typed

@@ -17,6 +17,9 @@ FINAL = (SUCCEEDED, FAILED, ABORTED)
 """Phases that never change again."""
 RESERVATION_FIRST, EVICT_DIRECTLY = "ReservationFirst", "EvictDirectly"
 MODES = (RESERVATION_FIRST, EVICT_DIRECTLY)
+EVICTION, DELETE, SOFT = "Eviction", "Delete", "SoftEviction"
+EVICTION_POLICIES = (EVICTION, DELETE, SOFT)
+"""Through its subresource, by a deletion, or by an annotation that asks its operator."""
 
 
 class MigrationReservationOptions(Struct, frozen=True):

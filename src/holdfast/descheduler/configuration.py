@@ -24,14 +24,19 @@ from holdfast.configuration.problems import Problems
 from holdfast.configuration.validation import check_election
 from holdfast.descheduler.policies import POLICIES, UNBUILT, Policy
 from holdfast.descheduler.policies.low_node_load import DEFAULT_ARGS, LowNodeLoad
-from holdfast.descheduler.policies.pod_selection import (
+from holdfast.descheduler.policies.policy import (
     PolicyArgs,
     selector_or_everything,
 )
 from holdfast.errors import BadConfiguration, BadRequest, Cause, NotBuilt
 from holdfast.framework.extender import ConfigurationPart
-from holdfast.migration.argument_settings import migration_settings
-from holdfast.migration.arguments import API_VERSION, KIND, MigrationControllerArgs, find_args
+from holdfast.migration.arguments import (
+    API_VERSION,
+    KIND,
+    MigrationControllerArgs,
+    find_args,
+    migration_settings,
+)
 from holdfast.migration.arguments import PLUGIN as MIGRATION_CONTROLLER
 from holdfast.settings import MigrationSettings
 from holdfast.validation.template import check_selector

@@ -15,13 +15,12 @@ from holdfast.client.client import Client
 from holdfast.client.informer_set import InformerSet
 from holdfast.client.served_resources import is_served
 from holdfast.clock import Clock
-from holdfast.descheduler.cluster_objects import ClusterObjects
 from holdfast.descheduler.configuration import DeschedulerConfiguration
-from holdfast.descheduler.metrics import DeschedulerMetrics
 from holdfast.descheduler.plan import PlannedMove, job_body, plan_moves
-from holdfast.descheduler.simulation import Simulation, predicting_profiles
+from holdfast.descheduler.simulation import ClusterObjects, Simulation, predicting_profiles
 from holdfast.engine.profile import Profile
 from holdfast.errors import AlreadyExists, HoldfastError, NotFound
+from holdfast.metric_types import CounterMetric, Histogram, MetricCollector, exponential_buckets
 from holdfast.migration.pod_filters import has_local_volumes
 
 OTHERS: tuple[Resource[Any], ...] = (
@@ -38,6 +37,26 @@ PLANS = 5
 WAIT_FOR_CRDS_SECONDS = 30.0
 
 log = logging.getLogger(__name__)
+
+
+class DeschedulerMetrics(MetricCollector):
+    """Cycles and moves."""
+
+    def __init__(self) -> None:
+        self.moves = CounterMetric(
+            "holdfast_descheduler_moves_total",
+            "Pods that should move, by policy and what was done: created, exists, dry-run.",
+            ("policy", "result"),
+        )
+        self.cycles = CounterMetric(
+            "holdfast_descheduler_cycles_total", "Cycles, by result: success, error.", ("result",)
+        )
+        self.seconds = Histogram(
+            "holdfast_descheduler_cycle_duration_seconds",
+            "Time from the start of a cycle to its last write.",
+            exponential_buckets(0.001, 4, 8),
+        )
+        super().__init__(self.moves, self.cycles, self.seconds)
 
 
 class Descheduler:

@@ -6,27 +6,29 @@ reservation is, or where it will probably be.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 from msgspec.structs import replace
 
 from holdfast.api.labels import Selector
-from holdfast.api.meta import Requirement
+from holdfast.api.meta import Object, Requirement, controller_of
 from holdfast.api.node import Node
 from holdfast.api.node_selection import NAME_FIELD
 from holdfast.api.pod import Affinity, NodeAffinity, NodeSelector, NodeSelectorTerm, Pod
 from holdfast.api.pod_migration_job import EVICT_DIRECTLY, PodMigrationJob
+from holdfast.api.workloads import ReplicaSet, StatefulSet
 from holdfast.columns.node_table import NodeTable
 from holdfast.columns.pod_info import PodInfo
-from holdfast.descheduler.cluster_objects import ClusterObjects, Workloads
 from holdfast.engine.cached_scores import best_of
 from holdfast.engine.decision import feasible, scored_rows
 from holdfast.engine.profile import Profile, build_profile
 from holdfast.framework.rejection import Rejection
 from holdfast.framework.view import View
 from holdfast.framework.world import World
-from holdfast.migration.limits import MigratingPods
+from holdfast.migration.limits import MigratingPods, Workload, make_workload
 from holdfast.migration.pod_filters import Candidate, find_obstacle
 from holdfast.plugins import REGISTRY
 from holdfast.settings import MigrationSettings
@@ -43,6 +45,40 @@ that a migration makes.
 """
 STEP = 64
 """Objects that are processed between two pauses."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterObjects:
+    """A copy of the cluster at one moment."""
+
+    others: Sequence[Object] = ()
+    """Everything else that decides where pods fit, in this order: namespaces, nodes and so on."""
+    replicasets: Sequence[ReplicaSet] = ()
+    statefulsets: Sequence[StatefulSet] = ()
+    pods: Sequence[Pod] = ()
+    jobs: Sequence[PodMigrationJob] = ()
+    local_storage: frozenset[str] = field(default_factory=frozenset)
+    """The uids of pods that are known to have local storage."""
+
+
+class Workloads:
+    """The workloads of pods."""
+
+    def __init__(self, objects: ClusterObjects) -> None:
+        self._replicas = {each.uid: each.spec.replicas for each in objects.replicasets}
+        self._replicas |= {each.uid: each.spec.replicas for each in objects.statefulsets}
+        self._pods: defaultdict[str, list[Pod]] = defaultdict(list)
+        for pod in objects.pods:
+            if (owner := controller_of(pod)) is not None:
+                self._pods[owner.uid].append(pod)
+
+    def of(self, pod: Pod) -> Workload | None:
+        """Return the workload of a pod, None if no controller has created it."""
+        owner = controller_of(pod)
+        if owner is None:
+            return None
+        pods = tuple(self._pods[owner.uid])
+        return make_workload(owner.uid, self._replicas.get(owner.uid), pods)
 
 
 def predicting_profiles(profiles: Iterable[Profile] = ()) -> dict[str, Profile]:

@@ -13,11 +13,11 @@ import msgspec
 
 from holdfast.api.field_errors import child, invalid, not_supported
 from holdfast.api.meta import LabelSelector
-from holdfast.api.pod_migration_job import MODES, RESERVATION_FIRST
+from holdfast.api.pod_migration_job import EVICTION, EVICTION_POLICIES, MODES, RESERVATION_FIRST
 from holdfast.api.strict_decode import Seconds, decode_struct
 from holdfast.api.workloads import SYSTEM_PRIORITIES
 from holdfast.errors import BadConfiguration, Cause, Details, NotBuilt, aggregate_message
-from holdfast.migration.eviction_policies import EVICTION, POLICIES
+from holdfast.settings import MigrationSettings, ObjectLimit
 from holdfast.validation.template import check_selector
 
 API_VERSION, KIND = "descheduler/v1alpha2", "DeschedulerConfiguration"
@@ -153,8 +153,8 @@ def _check(args: MigrationControllerArgs) -> Iterator[Cause]:
         yield _too_small("maxConcurrentReconciles", args.max_concurrent_reconciles, 1)
     if args.default_job_mode not in MODES:
         yield not_supported("defaultJobMode", args.default_job_mode, MODES)
-    if args.eviction_policy not in POLICIES:
-        yield not_supported("evictionPolicy", args.eviction_policy, POLICIES)
+    if args.eviction_policy not in EVICTION_POLICIES:
+        yield not_supported("evictionPolicy", args.eviction_policy, EVICTION_POLICIES)
     if args.default_job_ttl < 0:
         yield invalid("defaultJobTTL", f"{args.default_job_ttl:g}s", "must not be negative")
     if args.arbitration_args.interval <= 0:
@@ -243,3 +243,52 @@ def _is_count_or_percentage(value: int | str | None) -> bool:
 
 def _too_small(path: str, value: int, least: int) -> Cause:
     return invalid(path, value, f"must be greater than or equal to {least}")
+
+
+def migration_settings(args: MigrationControllerArgs) -> MigrationSettings:
+    """Return the settings of valid arguments.
+
+    >>> migration_settings(MigrationControllerArgs()) == MigrationSettings()
+    True
+    """
+    threshold, arbitration = args.priority_threshold, args.arbitration_args
+    return MigrationSettings(
+        workers=args.max_concurrent_reconciles,
+        dry_run=args.dry_run,
+        default_mode=args.default_job_mode,
+        evict_failed_bare_pods=args.evict_failed_bare_pods,
+        evict_all_bare_pods=args.evict_all_bare_pods,
+        evict_local_storage_pods=args.evict_local_storage_pods,
+        evict_system_critical_pods=args.evict_system_critical_pods,
+        ignore_pvc_pods=args.ignore_pvc_pods,
+        priority_threshold=SYSTEM_PRIORITIES.get(threshold.name, threshold.value),
+        label_selector=_raw(args.label_selector),
+        included_namespaces=frozenset(args.namespaces.include),
+        excluded_namespaces=frozenset(args.namespaces.exclude),
+        max_globally=args.max_migrating_globally,
+        max_per_namespace=args.max_migrating_per_namespace,
+        max_per_node=args.max_migrating_per_node,
+        max_per_workload=args.max_migrating_per_workload,
+        max_unavailable_per_workload=args.max_unavailable_per_workload,
+        skip_check_expected_replicas=args.skip_check_expected_replicas,
+        object_limits={
+            name: ObjectLimit(float(each.duration), each.max_migrating or None, each.burst)
+            for name, each in limiters(args).items()
+        },
+        evict_qps=queries_per_second(args) or 0.0,
+        evict_burst=args.evict_burst,
+        eviction_policy=args.eviction_policy,
+        delete_options=_raw(args.default_delete_options),
+        arbitrate=arbitration.enabled,
+        arbitration_interval_seconds=float(arbitration.interval),
+        default_ttl_seconds=float(args.default_job_ttl),
+        scheduler_names=frozenset(args.scheduler_names),
+    )
+
+
+def _raw(part: msgspec.Struct | None) -> dict[str, object] | None:
+    """Return the fields that are set; 0 and false are values too."""
+    if part is None:
+        return None
+    found: dict[str, object] = msgspec.to_builtins(part)
+    return {name: value for name, value in found.items() if value not in (None, "", (), {})}

@@ -11,11 +11,9 @@ from holdfast.api.koordinator_names import EVICTION_COST
 from holdfast.api.labels import from_selector
 from holdfast.api.meta import LabelSelector
 from holdfast.api.pod import Pod
-from holdfast.migration.workloads import Workload, max_of_workload
+from holdfast.migration.limits import EVICT, Workload, max_of_workload
 from holdfast.settings import MigrationSettings
 
-EVICT = "descheduler.alpha.kubernetes.io/evict"
-"""Annotation of a pod, or of a job, that no filter and no limit holds back."""
 MAX_EVICTION_COST = 2**31 - 1
 SYSTEM_CRITICAL_PRIORITY = 2_000_000_000
 _MIRROR, _SOURCE = "kubernetes.io/config.mirror", "kubernetes.io/config.source"

@@ -52,8 +52,7 @@ from holdfast.controllers.pod_migration.reservation_maker import ReservationMake
 from holdfast.controllers.pod_migration.token_bucket import TokenBucket
 from holdfast.controllers.reconciler import ControllerContext, Reconciler
 from holdfast.errors import Conflict, HoldfastError, NotFound
-from holdfast.migration.limits import Limit
-from holdfast.migration.pod_filters import EVICT
+from holdfast.migration.limits import EVICT, Limit
 
 GONE_SECONDS = 1.0
 """When a job whose pod disappeared a moment ago looks again."""

@@ -8,12 +8,11 @@ import msgspec
 
 from holdfast.api.koordinator_names import EVICT_POLICY, EVICT_REASON, EVICT_TRIGGER, SOFT_EVICTION
 from holdfast.api.pod import Pod
-from holdfast.api.pod_migration_job import PodMigrationJob
+from holdfast.api.pod_migration_job import EVICTION, EVICTION_POLICIES, SOFT, PodMigrationJob
 from holdfast.api.scheme import PODS
 from holdfast.api.timestamps import rfc3339
 from holdfast.client.client import Client
 from holdfast.errors import NotFound
-from holdfast.migration.eviction_policies import EVICTION, POLICIES, SOFT
 from holdfast.settings import MigrationSettings
 
 INITIATOR = "koord-descheduler"
@@ -22,7 +21,7 @@ INITIATOR = "koord-descheduler"
 def policy_of(job: PodMigrationJob, pod: Pod, default: str) -> str:
     """Return how a pod is evicted: by its own label, else by the job's."""
     for labels in (pod.metadata.labels, job.metadata.labels):
-        if (named := labels.get(EVICT_POLICY)) in POLICIES:
+        if (named := labels.get(EVICT_POLICY)) in EVICTION_POLICIES:
             return str(named)
     return default
 

@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from holdfast.api.meta import controller_of
 from holdfast.api.pod import Pod
 from holdfast.controllers.pod_migration.token_bucket import TokenBucket
-from holdfast.migration.limits import Limit
-from holdfast.migration.workloads import max_of_workload
+from holdfast.migration.limits import Limit, max_of_workload
 from holdfast.settings import MigrationSettings, ObjectLimit
 
 WORKLOAD, NAMESPACE = "workload", "namespace"

@@ -5,8 +5,12 @@ from __future__ import annotations
 from holdfast.descheduler.policies.duplicates import RemoveDuplicates
 from holdfast.descheduler.policies.low_node_load import LowNodeLoad
 from holdfast.descheduler.policies.policy import Policy
-from holdfast.descheduler.policies.topology_spread import TopologySpread
-from holdfast.descheduler.policies.violations import AntiAffinity, NodeAffinity, NodeTaints
+from holdfast.descheduler.policies.violations import (
+    AntiAffinity,
+    NodeAffinity,
+    NodeTaints,
+    TopologySpread,
+)
 
 POLICIES: dict[str, type[Policy]] = {
     policy.name: policy

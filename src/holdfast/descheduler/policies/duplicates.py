@@ -9,8 +9,14 @@ from holdfast.api.meta import controller_of
 from holdfast.api.node_selection import required_nodes
 from holdfast.api.tolerations import find_untolerated
 from holdfast.columns.pod_info import PodInfo
-from holdfast.descheduler.policies.pod_selection import PolicyArgs, SelectingArgs
-from holdfast.descheduler.policies.policy import CandidatePod, Candidates, Policy, in_order
+from holdfast.descheduler.policies.policy import (
+    CandidatePod,
+    Candidates,
+    Policy,
+    PolicyArgs,
+    SelectingArgs,
+    in_order,
+)
 from holdfast.descheduler.simulation import STEP, Simulation
 
 Owner = tuple[str, str, tuple[str, ...]]

@@ -17,12 +17,14 @@ from holdfast.api.meta import LabelSelector
 from holdfast.api.resource_names import CPU, MEMORY
 from holdfast.columns.pod_info import PodInfo
 from holdfast.configuration.problems import Problems
-from holdfast.descheduler.policies.pod_selection import (
+from holdfast.descheduler.policies.policy import (
+    CandidatePod,
+    Candidates,
     Namespaces,
+    Policy,
     PolicyArgs,
     selector_or_everything,
 )
-from holdfast.descheduler.policies.policy import CandidatePod, Candidates, Policy
 from holdfast.descheduler.simulation import Simulation
 from holdfast.framework.extender import ConfigurationPart
 from holdfast.migration.pod_order import pod_rank
