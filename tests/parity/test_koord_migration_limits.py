@@ -7,7 +7,7 @@ from holdfast.api.koordinator_names import EVICTION_COST, PASSED_ARBITRATION
 from holdfast.api.pod import Pod
 from holdfast.controllers.pod_migration import arbitration
 from holdfast.controllers.pod_migration.arbitration import arbitrate
-from holdfast.controllers.pod_migration.object_limits import ObjectLimits
+from holdfast.controllers.pod_migration.rate_limits import ObjectLimits
 from holdfast.migration.limits import MigratingPods, Workload, max_of_workload
 from holdfast.migration.pod_filters import Candidate, find_obstacle
 from holdfast.settings import MigrationSettings, ObjectLimit

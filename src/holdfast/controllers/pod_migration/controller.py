@@ -15,8 +15,7 @@ from holdfast.api.scheme import POD_MIGRATION_JOBS, PODS, REPLICASETS, RESERVATI
 from holdfast.client.informer_cache import ChangeType
 from holdfast.controllers.planned_writes import Delete, execute_writes
 from holdfast.controllers.pod_migration import job_status
-from holdfast.controllers.pod_migration.arbiter import Arbiter
-from holdfast.controllers.pod_migration.eviction_turns import has_turn
+from holdfast.controllers.pod_migration.arbitration import Arbiter
 from holdfast.controllers.pod_migration.evictor import evict
 from holdfast.controllers.pod_migration.job_fields import (
     EVICTING_POD,
@@ -33,11 +32,10 @@ from holdfast.controllers.pod_migration.job_index import (
     pod_key,
     reservation_names,
 )
-from holdfast.controllers.pod_migration.job_retries import JobRetries
+from holdfast.controllers.pod_migration.job_reservations import ReservationMaker, has_turn
 from holdfast.controllers.pod_migration.job_status import StatusChange
 from holdfast.controllers.pod_migration.job_writer import JobWriter
 from holdfast.controllers.pod_migration.metrics import MigrationMetrics
-from holdfast.controllers.pod_migration.object_limits import ObjectLimits
 from holdfast.controllers.pod_migration.plan import (
     Action,
     Facts,
@@ -48,8 +46,7 @@ from holdfast.controllers.pod_migration.plan import (
     plan_step,
     took_another_node,
 )
-from holdfast.controllers.pod_migration.reservation_maker import ReservationMaker
-from holdfast.controllers.pod_migration.token_bucket import TokenBucket
+from holdfast.controllers.pod_migration.rate_limits import JobRetries, ObjectLimits, TokenBucket
 from holdfast.controllers.reconciler import ControllerContext, Reconciler
 from holdfast.errors import Conflict, HoldfastError, NotFound
 from holdfast.migration.limits import EVICT, Limit

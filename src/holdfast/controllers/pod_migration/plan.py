@@ -33,7 +33,7 @@ from holdfast.controllers.pod_migration.job_fields import (
     reservation_ref,
 )
 from holdfast.controllers.pod_migration.job_status import StatusChange, reference
-from holdfast.controllers.pod_migration.template_check import find_template_excess
+from holdfast.controllers.pod_migration.reservation_template import find_template_excess
 from holdfast.migration.pod_filters import is_unscheduled
 
 

@@ -1,16 +1,30 @@
-"""The reservation that a PodMigrationJob makes for the pod that replaces its own."""
+"""The reservation that a PodMigrationJob makes for the pod that replaces its own.
+
+A template of the user may not reserve more than the job moves, or for other pods: what else is to
+be reserved needs a reservation of its own, to which the job refers.
+"""
 
 from __future__ import annotations
 
 import copy
 from typing import Any
 
+import msgspec
+
 from holdfast.api import reservation_names
 from holdfast.api.annotations import OF_ALLOCATIONS
-from holdfast.api.meta import OwnerReference
+from holdfast.api.decode import convert_object
+from holdfast.api.meta import OwnerReference, controller_of
+from holdfast.api.pod import Pod
 from holdfast.api.pod_migration_job import PodMigrationJob
+from holdfast.api.requests import nanos_text, request_nanos
+from holdfast.api.reservation import Reservation, ReservationOwner
+from holdfast.api.resource_names import PODS
 from holdfast.api.scheme import POD_MIGRATION_JOBS, RESERVATIONS
+from holdfast.capacity.reserve_pod import reserve_pod
+from holdfast.device_share.requests import amount_as
 from holdfast.errors import BadRequest
+from holdfast.migration.pod_filters import is_unscheduled
 
 Raw = dict[str, Any]
 
@@ -18,6 +32,9 @@ CREATED_BY = {"app.kubernetes.io/created-by": "koord-descheduler"}
 KEPT_METADATA = ("namespace", "name", "labels", "annotations")
 """What a template takes over of the metadata of the pod."""
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+_REFERENCE = tuple(f for f in OwnerReference.__struct_encode_fields__ if f != "blockOwnerDeletion")
+_AT = "spec.reservationOptions.template"
+_ADVICE = "create such a reservation yourself and name it in spec.reservationOptions.reservationRef"
 
 
 def reservation_options(
@@ -79,7 +96,7 @@ def _part(raw: Raw, name: str) -> Raw:
 
 
 def _wrong(name: str, wanted: str) -> BadRequest:
-    return BadRequest(f"spec.reservationOptions.template: {name}: must be {wanted}")
+    return BadRequest(f"{_AT}: {name}: must be {wanted}")
 
 
 def _pod_template(pod: Raw, *, reserve_volume_claims: bool) -> Raw:
@@ -134,4 +151,54 @@ def _owners(pod: Raw) -> list[Raw]:
     return [{"controller": {**known, "namespace": metadata.get("namespace", "")}}]
 
 
-_REFERENCE = tuple(f for f in OwnerReference.__struct_encode_fields__ if f != "blockOwnerDeletion")
+def find_template_excess(job: PodMigrationJob, pod: Pod) -> str:
+    """Return why a job may not reserve what its template says, "" if it may.
+
+    A template that cannot be read is reported when the reservation is created.
+    """
+    given = job.spec.reservation_options
+    raw = given.template if given is not None else None
+    if not raw:
+        return ""
+    try:
+        template = convert_object({key: raw[key] for key in ("metadata", "spec") if raw.get(key)},
+                                  Reservation)  # fmt: skip
+        larger = _larger_resources(template, pod)
+    except (BadRequest, msgspec.ValidationError, ValueError):
+        return ""
+    if larger:
+        return f"{_AT}: more {larger} than Pod {pod.key} requests; leave it out, or {_ADVICE}"
+    for i, owner in enumerate(template.spec.owners):
+        if not _is_successor(owner, pod):
+            at = f"{_AT}.spec.owners[{i}]"
+            who = f"the pod that replaces Pod {pod.key}"
+            return f"{at}: matches other pods than {who}; leave owners out, or {_ADVICE}"
+    return ""
+
+
+def _larger_resources(template: Reservation, pod: Pod) -> str:
+    """Return the resources of which the template reserves more, with the amounts."""
+    allowed = {PODS: 10**9, **request_nanos(pod)}
+    wanted = request_nanos(reserve_pod(template))  # with the annotation that resizes it
+    found = [
+        f"{name} ({nanos_text(name, amount)})"
+        for name, amount in sorted(wanted.items())
+        if amount > amount_as(name, allowed)
+    ]
+    return ", ".join(found)
+
+
+def _is_successor(owner: ReservationOwner, pod: Pod) -> bool:
+    """Return whether an owner matches only pods that may replace a pod."""
+    named, made = owner.object, owner.controller
+    namespaces = {part.namespace for part in (named, made) if part is not None}
+    if named is not None and named.name == pod.name and pod.namespace in namespaces:
+        return True
+    if is_unscheduled(pod):
+        return named is not None and named.uid == pod.uid
+    controller = controller_of(pod)
+    if controller is None or made is None or pod.namespace not in namespaces:
+        return False
+    if made.uid:
+        return made.uid == controller.uid
+    return made.name == controller.name and made.kind in ("", controller.kind)

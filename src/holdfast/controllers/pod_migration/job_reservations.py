@@ -1,14 +1,20 @@
-"""Create the reservations of jobs, and complete those that users give to them."""
+"""Create the reservations of jobs, and let jobs of one workload evict in the order of these.
+
+The pod that replaces an evicted one may use the reservation of any job of its workload, and takes
+the one with the lowest order. If a later job evicted first, its pod would take the room of an
+earlier one, which then fails, and the later job would wait for a pod that never comes.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from holdfast.api import reservation_names as names
-from holdfast.api.pod_migration_job import PodMigrationJob
-from holdfast.api.reservation import Reservation
+from holdfast.api.pod_migration_job import RUNNING, PodMigrationJob
+from holdfast.api.reservation import AVAILABLE, Reservation
 from holdfast.api.scheme import RESERVATIONS
-from holdfast.controllers.pod_migration.eviction_turns import OrderLabels
+from holdfast.controllers.pod_migration.job_status import EVICTION
 from holdfast.controllers.pod_migration.plan import is_made_by
 from holdfast.controllers.pod_migration.reservation_template import (
     Raw,
@@ -19,13 +25,30 @@ from holdfast.controllers.reconciler import ControllerContext
 from holdfast.errors import AlreadyExists
 
 
+class _OrderLabels:
+    """Values of the order label: milliseconds since the epoch, never the same one twice."""
+
+    def __init__(self) -> None:
+        self._last = 0
+
+    def next(self, now: float) -> str:
+        """Return the next value.
+
+        >>> orders = _OrderLabels()
+        >>> orders.next(1.5), orders.next(1.5), orders.next(1.6)
+        ('1500', '1501', '1600')
+        """
+        self._last = max(int(now * 1000), self._last + 1)
+        return str(self._last)
+
+
 class ReservationMaker:
     """Writes reservations; each gets an order of its own."""
 
     def __init__(self, context: ControllerContext) -> None:
         self._client, self._clock = context.client, context.clock
         self._reserve_volume_claims = context.settings.migration.reserve_volume_claims
-        self._orders = OrderLabels()
+        self._orders = _OrderLabels()
 
     async def create(self, job: PodMigrationJob, pod: Raw) -> Raw:
         """Create the reservation of a job, and return the job's options with its reference.
@@ -60,3 +83,22 @@ class ReservationMaker:
             if not is_made_by(job, reservation):
                 raise
             return reservation
+
+
+def _order_of(reservation: Reservation) -> int:
+    """Return the order of a reservation; one without order comes last."""
+    label = reservation.metadata.labels.get(names.ORDER, "")
+    return (int(label) if label.isascii() and label.isdigit() and len(label) < 20 else 0) or 2**63
+
+
+def has_turn(own: Reservation, others: Iterable[tuple[PodMigrationJob, Reservation]]) -> bool:
+    """Return whether no other job of the workload has an earlier reservation and yet to evict."""
+    return not any(
+        job.phase == RUNNING
+        and not job.spec.paused
+        and job.condition(EVICTION) is None
+        and reservation.uid != own.uid
+        and reservation.phase == AVAILABLE
+        and _order_of(reservation) < _order_of(own)
+        for job, reservation in others
+    )

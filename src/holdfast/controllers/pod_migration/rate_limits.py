@@ -1,17 +1,51 @@
-"""Limits of how often pods of one workload, or of one namespace, are evicted."""
+"""When a job may go on: limits of how often pods are evicted, and backoff after a refusal."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 
 from holdfast.api.meta import controller_of
 from holdfast.api.pod import Pod
-from holdfast.controllers.pod_migration.token_bucket import TokenBucket
+from holdfast.client.backoff import Backoff
 from holdfast.migration.limits import Limit, max_of_workload
 from holdfast.settings import MigrationSettings, ObjectLimit
 
 WORKLOAD, NAMESPACE = "workload", "namespace"
 MAX_BUCKETS = 10_000
+_BACKOFF = Backoff(first=1.0, limit=10.0)
+
+
+class TokenBucket:
+    """Tokens that are refilled at a rate, up to ``burst`` of them; times are seconds."""
+
+    def __init__(self, rate: float, burst: int, now: float) -> None:
+        self.rate = rate
+        self._burst = max(burst, 1)
+        self._tokens = float(self._burst)
+        self._at = now
+
+    def tokens(self, now: float) -> float:
+        """Return how many tokens there are.
+
+        >>> bucket = TokenBucket(rate=10, burst=1, now=0.0)
+        >>> bucket.take(0.0), bucket.tokens(0.05), bucket.take(0.05), bucket.take(0.1)
+        (True, 0.5, False, True)
+        """
+        return min(self._burst, self._tokens + max(now - self._at, 0.0) * self.rate)
+
+    def take(self, now: float) -> bool:
+        """Take a token, and return whether there was one."""
+        left = self.tokens(now) - 1
+        if left < -1e-9:  # a token that is complete but for rounding
+            return False
+        self._tokens, self._at = left, now
+        return True
+
+    def wait(self, now: float) -> float:
+        """Return the seconds until there is a token."""
+        missing = 1 - self.tokens(now)
+        return missing / self.rate if missing > 1e-9 and self.rate else 0.0
 
 
 class ObjectLimits:
@@ -67,3 +101,36 @@ class ObjectLimits:
         if len(self._buckets) >= MAX_BUCKETS:
             kept = {key: b for key, b in self._buckets.items() if b.wait(now) > 0}
             self._buckets = kept
+
+
+@dataclass(slots=True)
+class JobRetries:
+    """Refusals in a row, by the uid of a job; times are seconds of a monotonic clock.
+
+    A job is reconciled whenever something about it changes; what was refused waits all the same.
+    """
+
+    _refused: dict[str, tuple[int, float]] = field(default_factory=dict)
+
+    def seconds_to_wait(self, uid: str, now: float) -> float:
+        """Return how long a job has to wait; 0 if it may try now.
+
+        >>> retries = JobRetries()
+        >>> retries.refused("a", 10.0), retries.refused("a", 11.0)
+        (1.0, 2.0)
+        >>> retries.seconds_to_wait("a", 12.5), retries.seconds_to_wait("b", 12.5)
+        (0.5, 0.0)
+        """
+        _, at = self._refused.get(uid, (0, now))
+        return max(at - now, 0.0)
+
+    def refused(self, uid: str, now: float) -> float:
+        """Count a refusal, and return the seconds until the next attempt."""
+        count, _ = self._refused.get(uid, (0, now))
+        delay = _BACKOFF.delay(count + 1)
+        self._refused[uid] = count + 1, now + delay
+        return delay
+
+    def forget(self, uid: str) -> None:
+        """Forget the refusals of a job that has had success, or is over."""
+        self._refused.pop(uid, None)
