@@ -14,11 +14,10 @@ from holdfast.api.scheme import PODS, RESOURCE_CLAIMS
 from holdfast.api.timestamps import rfc3339
 from holdfast.apiserver.verbs.patching import merge_patch
 from holdfast.client.client import PatchType
-from holdfast.controllers.claim_metrics import admin_access
 from holdfast.controllers.claim_templates import TEMPLATES
 from holdfast.controllers.metrics import ControllerMetrics
 from holdfast.controllers.reconciler import ControllerContext
-from holdfast.controllers.resource_claim import ResourceClaimController
+from holdfast.controllers.resource_claim import ResourceClaimController, admin_access
 from holdfast.errors import Conflict, HoldfastError, NotFound
 from holdfast.testing.clock import VirtualClock
 from parity.harness import parity

@@ -15,9 +15,10 @@ from holdfast.client.informer_cache import ChangeType
 from holdfast.controllers.object_index import ObjectIndex
 from holdfast.controllers.planned_writes import execute_writes
 from holdfast.controllers.reconciler import ControllerContext, Reconciler
-from holdfast.controllers.reservation_plan import plan_collection, plan_reservation
-from holdfast.controllers.reservation_preemptor import (
+from holdfast.controllers.reservation_plan import (
+    plan_collection,
     plan_preemptor,
+    plan_reservation,
     preemptor_key,
     preemptor_uid,
 )

@@ -7,7 +7,8 @@
        │  └► Waiting┘  │                  Waiting: on its node, until its resources are free
        └────────┴──────┴────► Failed      its time is over, or its node is gone
 
-The scheduler writes the first transition; all others are planned here.
+The scheduler writes the first transition; all others are planned here. ``plan_preemptor`` decides
+when the reservation of a preempting pod is deleted.
 """
 
 from __future__ import annotations
@@ -34,6 +35,8 @@ CAUSES = (
 )
 MAX_INTERVAL = 600.0
 """Reconcile at least this often: a suspended machine does not count the seconds."""
+UNTIL_NOMINATED = 30.0
+"""Seconds that the scheduler has to nominate a preempting pod after it made its reservation."""
 
 
 def plan_reservation(reservation: Reservation, usage: NodeUsage | None, now: float) -> Plan:
@@ -241,3 +244,47 @@ def _write(reservation: Reservation, status: RawStatus) -> Patch:
     return Patch(
         RESERVATIONS, reservation.name, {"metadata": guard, "status": status}, subresource="status"
     )
+
+
+def preemptor_uid(reservation: Reservation) -> str:
+    """Return the uid of the pod for which the scheduler made a reservation; "" for others."""
+    return reservation.metadata.labels.get(PREEMPTOR, "")
+
+
+def preemptor_key(reservation: Reservation) -> tuple[str, str]:
+    """Return namespace and name of that pod."""
+    objects = [owner.object for owner in reservation.spec.owners if owner.object is not None]
+    return (objects[0].namespace, objects[0].name) if objects else ("", "")
+
+
+def plan_preemptor(
+    reservation: Reservation, pod: Pod | None, others: Iterable[Reservation], now: float
+) -> Plan:
+    """Plan to delete the reservation unless its pod is nominated to the node and waits there.
+
+    ``pod`` is the pod of that name, None if there is none; ``others`` are the reservations of the
+    same pod. The scheduler nominates the pod after it has made the reservation, so a new one is
+    kept a while, unless the pod is nominated to the node of a newer one.
+    """
+    delete = Plan((Delete(RESERVATIONS, reservation.name, uid=reservation.uid),))
+    if pod is None or pod.uid != preemptor_uid(reservation):
+        return delete
+    if pod.finished or pod.terminating or pod.spec.node_name:
+        return delete
+    nominated = pod.status.nominated_node_name
+    if nominated == _node(reservation):
+        return Plan()
+    made = _created(reservation)
+    if any(nominated == _node(other) and _created(other) > made for other in others):
+        return delete
+    left = made + UNTIL_NOMINATED - now
+    return Plan(requeue_after=left) if left > 0 else delete
+
+
+def _created(reservation: Reservation) -> float:
+    return seconds_of(reservation.metadata.creation_timestamp) or 0.0
+
+
+def _node(reservation: Reservation) -> str:
+    template = reservation.spec.template
+    return "" if template is None else template.spec.node_name

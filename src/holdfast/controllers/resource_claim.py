@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Mapping
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+import msgspec
+
 from holdfast.api.claim_names import claim_names
+from holdfast.api.decode import convert_object
 from holdfast.api.devices import CLAIM_FINALIZER, EXTENDED_CLAIM, ClaimConsumer, ResourceClaim
 from holdfast.api.meta import Object, controller_of
 from holdfast.api.pod import Pod
@@ -19,8 +22,8 @@ from holdfast.controllers.claim_consumers import (
     raw_consumers,
     reserved_for_patch,
 )
-from holdfast.controllers.claim_metrics import ClaimMetrics
 from holdfast.controllers.claim_templates import (
+    POD_CLAIM_NAME,
     TEMPLATES,
     RawTemplate,
     claim_statuses_patch,
@@ -40,6 +43,7 @@ from holdfast.controllers.planned_writes import (
 from holdfast.controllers.reconciler import ControllerContext, Reconciler
 from holdfast.errors import HoldfastError, NotFound, Retryable
 from holdfast.feature_gates import Feature
+from holdfast.metric_types import CallbackMetric, CounterMetric
 
 MAX_DELETED_UIDS = 10_000
 _POD, _CLAIM = "pod:", "claim:"
@@ -126,7 +130,7 @@ class ResourceClaimController(Reconciler):
         self._claims.add_handler(self._on_claim)
         self._templates.add_handler(self._on_template)
         self._pods.add_handler(self._on_pod)
-        self._claim_metrics = ClaimMetrics(self._claims.cache.values)
+        self._claim_metrics = _ClaimMetrics(self._claims.cache.values)
         context.metrics.add(*self._claim_metrics.all)
 
     def remember_created(self, claim: ResourceClaim) -> None:
@@ -262,3 +266,55 @@ class ResourceClaimController(Reconciler):
             if known is not None:
                 found.setdefault(owner.name, known)
         return found
+
+
+class _ClaimMetrics:
+    """Creations of claims, and the claims of the cache, under upstream's names."""
+
+    def __init__(self, claims: Callable[[], Iterable[ResourceClaim]]) -> None:
+        self._creates = CounterMetric(
+            "resourceclaim_controller_creates_total",
+            "ResourceClaims that were created from a template, or could not be, by status.",
+            ("status", "admin_access"),
+        )
+        gauge = CallbackMetric(
+            "resourceclaim_controller_resource_claims",
+            "ResourceClaims by allocation, admin access and source; the source is "
+            "extended_resource, resource_claim_template, or empty for the claims of users.",
+            ("allocated", "admin_access", "source"),
+            lambda: Counter(map(_claim_labels, claims())),
+        )
+        self.all = (self._creates, gauge)
+
+    def created(self, claim: ResourceClaim) -> None:
+        """Count a claim that was created."""
+        self._creates.add("success", admin_access(claim))
+
+    def failed(self, body: Mapping[str, Any]) -> None:
+        """Count a raw claim that could not be created."""
+        try:
+            label = admin_access(convert_object(body, ResourceClaim))
+        except msgspec.ValidationError:
+            label = "false"
+        self._creates.add("failure", label)
+
+
+def admin_access(claim: ResourceClaim) -> str:
+    """Return "true" if a request of the claim asks for admin access, else "false"."""
+    exact = (request.exactly for request in claim.spec.devices.requests)
+    return _text(any(each is not None and each.admin_access is True for each in exact))
+
+
+def _claim_labels(claim: ResourceClaim) -> tuple[str, str, str]:
+    """Return whether a claim is allocated, whether it has admin access, and its source."""
+    notes = claim.metadata.annotations
+    source = ""
+    if notes.get(EXTENDED_CLAIM) == "true":
+        source = "extended_resource"
+    elif notes.get(POD_CLAIM_NAME):
+        source = "resource_claim_template"
+    return _text(claim.status.allocation is not None), admin_access(claim), source
+
+
+def _text(value: bool) -> str:
+    return str(value).lower()
