@@ -8,10 +8,10 @@ from holdfast.api.meta import Condition
 from holdfast.api.pod_template import HASH, same_template
 from holdfast.api.scheme import REPLICASETS
 from holdfast.api.timestamps import rfc3339
-from holdfast.controllers import revisions, rollout
-from holdfast.controllers.deployment import plan_deployment
+from holdfast.controllers.deployment import revisions, rollout
+from holdfast.controllers.deployment.controller import plan_deployment
+from holdfast.controllers.deployment.rollout import DESIRED, MAXIMUM, ReplicaBounds
 from holdfast.controllers.planned_writes import Delete, Patch
-from holdfast.controllers.rollout import DESIRED, MAXIMUM, ReplicaBounds
 from holdfast.testing import a_deployment, a_pod, a_replica_set, typed
 
 NOW = 1_700_000_000.0

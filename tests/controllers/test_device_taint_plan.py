@@ -6,8 +6,8 @@ import pytest
 
 from holdfast.api.node import Taint
 from holdfast.api.timestamps import rfc3339
-from holdfast.controllers.device_taint_index import PublishedTaints
-from holdfast.controllers.device_taint_plan import (
+from holdfast.controllers.device_taint_eviction.index import PublishedTaints
+from holdfast.controllers.device_taint_eviction.plan import (
     Eviction,
     RuleProgress,
     plan_eviction,

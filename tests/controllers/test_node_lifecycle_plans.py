@@ -6,8 +6,13 @@ import pytest
 
 from holdfast.api.node import Taint
 from holdfast.api.timestamps import rfc3339
-from holdfast.controllers.node_heartbeats import NodeHeartbeats, plan_unknown_status
-from holdfast.controllers.node_zones import Disruption, EvictionLimiter, NodeZones, zone_key
+from holdfast.controllers.node_lifecycle.heartbeats import NodeHeartbeats, plan_unknown_status
+from holdfast.controllers.node_lifecycle.zones import (
+    Disruption,
+    EvictionLimiter,
+    NodeZones,
+    zone_key,
+)
 from holdfast.controllers.pod_garbage_collector import failed_status, plan_finished
 from holdfast.controllers.taint_eviction import plan_node_eviction
 from holdfast.settings import NodeLifecycleSettings

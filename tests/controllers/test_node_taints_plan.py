@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.controllers.node_taints import PREFIX, Evicting, plan_node_taints
+from holdfast.controllers.node_lifecycle.taints import PREFIX, Evicting, plan_node_taints
 from holdfast.testing import a_node, typed
 
 

@@ -7,8 +7,8 @@ import pytest
 
 from holdfast.api import reservation_names as names
 from holdfast.api.timestamps import rfc3339
-from holdfast.controllers.reservation_plan import plan_collection, plan_reservation
-from holdfast.controllers.reservation_usage import NodeUsage
+from holdfast.controllers.reservation.plan import plan_collection, plan_reservation
+from holdfast.controllers.reservation.usage import NodeUsage
 from holdfast.testing import a_node, a_pod, a_reservation, typed
 
 NOW = 1_700_000_000.0

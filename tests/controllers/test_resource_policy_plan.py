@@ -9,7 +9,7 @@ from holdfast.api.scheme import PODS
 from holdfast.capacity.policies import compile_policy
 from holdfast.capacity.policy_usage import usage_of
 from holdfast.controllers.planned_writes import Patch
-from holdfast.controllers.resource_policy_plan import (
+from holdfast.controllers.resource_policy.plan import (
     MAX_GROUPS,
     PolicyConflict,
     find_excess,

@@ -8,7 +8,7 @@ from fuzz.fuzzer import Probe
 from fuzz.request_file import read_requests, shorten, write_requests
 from holdfast.apiserver import tables
 from holdfast.apiserver.non_resource_paths import NonResourcePaths
-from holdfast.controllers.deployment import DeploymentController
+from holdfast.controllers.deployment.controller import DeploymentController
 from holdfast.testing import a_deployment
 
 JSON = {"content-type": "application/json"}

@@ -7,7 +7,7 @@ import pytest
 
 from holdfast.apiserver.verbs import metadata
 from holdfast.client import informer
-from holdfast.controllers import resource_policy
+from holdfast.controllers.resource_policy import controller as resource_policy
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from holdfast.apiserver.inprocess import InProcessTransport
 from holdfast.apiserver.server import ApiServer
 from holdfast.client.client import Client
 from holdfast.controllers.controller_manager import ControllerManager
-from holdfast.controllers.resource_policy import ResourcePolicyController
+from holdfast.controllers.resource_policy.controller import ResourcePolicyController
 from holdfast.errors import HoldfastError, NotFound
 from holdfast.settings import ControllerSettings, ResourcePolicySettings
 from holdfast.store import Store

@@ -14,8 +14,8 @@ from holdfast.capacity.pre_allocation import PreAllocationResult
 from holdfast.capacity.reserve_pod import reserve_pod
 from holdfast.columns.interner import PODS
 from holdfast.columns.pod_info import sum_of
-from holdfast.controllers.reservation_plan import plan_reservation
-from holdfast.controllers.reservation_usage import NodeUsage
+from holdfast.controllers.reservation.plan import plan_reservation
+from holdfast.controllers.reservation.usage import NodeUsage
 from holdfast.engine.invariants import check_invariants
 from holdfast.engine.profile import build_profile
 from holdfast.framework.plugin import Placement

@@ -20,8 +20,8 @@ from holdfast.capacity.annotations import affinity_of
 from holdfast.capacity.owner_rules import compile_owners
 from holdfast.capacity.reserve_pod import reserve_pod
 from holdfast.controllers.profile_settings import reservation_settings
-from holdfast.controllers.reservation_plan import plan_collection, plan_reservation
-from holdfast.controllers.reservation_usage import NodeUsage
+from holdfast.controllers.reservation.plan import plan_collection, plan_reservation
+from holdfast.controllers.reservation.usage import NodeUsage
 from holdfast.framework.plugin import Placement
 from holdfast.plugins.reservation.arguments import read_args
 from holdfast.plugins.reservation.reserve_pods import bind_reservation

@@ -18,7 +18,7 @@ from holdfast.client.http import HttpTransport
 from holdfast.client.kubeconfig import load
 from holdfast.clock import SystemClock
 from holdfast.controllers.controller_manager import ControllerManager
-from holdfast.controllers.node_lifecycle import NodeLifecycleController
+from holdfast.controllers.node_lifecycle.controller import NodeLifecycleController
 from holdfast.controllers.pod_garbage_collector import PodGarbageCollector
 from holdfast.controllers.taint_eviction import TaintEvictionController
 from holdfast.errors import NotFound

@@ -10,26 +10,26 @@ from holdfast.client.client import Client
 from holdfast.client.events import EventRecorder
 from holdfast.client.informer_set import InformerSet
 from holdfast.clock import Clock
-from holdfast.controllers.classic_claim import (
+from holdfast.controllers.classic_claim.controller import (
     ClassicClaimController,
     InstalledClassicClaimController,
 )
-from holdfast.controllers.deployment import DeploymentController
-from holdfast.controllers.device_taint_eviction import DeviceTaintEvictionController
+from holdfast.controllers.deployment.controller import DeploymentController
+from holdfast.controllers.device_taint_eviction.controller import DeviceTaintEvictionController
 from holdfast.controllers.discovery import ServedResources, discover
 from holdfast.controllers.disruption import DisruptionController
 from holdfast.controllers.garbage_collector import GarbageCollector
 from holdfast.controllers.metrics import ControllerMetrics
 from holdfast.controllers.namespace import NamespaceController
-from holdfast.controllers.node_lifecycle import NodeLifecycleController
+from holdfast.controllers.node_lifecycle.controller import NodeLifecycleController
 from holdfast.controllers.pod_garbage_collector import PodGarbageCollector
 from holdfast.controllers.pod_migration.controller import PodMigrationController
 from holdfast.controllers.reconciler import ControllerContext, Reconciler
 from holdfast.controllers.replicaset import ReplicaSetController
-from holdfast.controllers.reservation import ReservationController
-from holdfast.controllers.reservation_devices import ReservationDeviceController
+from holdfast.controllers.reservation.controller import ReservationController
+from holdfast.controllers.reservation.device_controller import ReservationDeviceController
 from holdfast.controllers.resource_claim import ResourceClaimController
-from holdfast.controllers.resource_policy import ResourcePolicyController
+from holdfast.controllers.resource_policy.controller import ResourcePolicyController
 from holdfast.controllers.resource_quota import ResourceQuotaController
 from holdfast.controllers.taint_eviction import TaintEvictionController
 from holdfast.errors import HoldfastError

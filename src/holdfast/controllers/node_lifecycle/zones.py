@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from enum import Enum, StrEnum
 
 from holdfast.api.node import Node
-from holdfast.controllers.node_heartbeats import ready_status
+from holdfast.controllers.node_lifecycle.heartbeats import ready_status
 from holdfast.settings import NodeLifecycleSettings
 
 EXCLUDE_LABEL = "node.kubernetes.io/exclude-disruption"

@@ -15,8 +15,9 @@ from holdfast.api.pod_template import same_template
 from holdfast.api.scheme import DEPLOYMENTS, PODS, REPLICASETS
 from holdfast.api.workloads import Deployment, DeploymentStatus, ReplicaSet
 from holdfast.client.informer_cache import ChangeType
-from holdfast.controllers import revisions, rollout
-from holdfast.controllers.deployment_status import ReplicaCounts, seconds_until_deadline, status_of
+from holdfast.controllers.deployment import revisions, rollout
+from holdfast.controllers.deployment.rollout import ReplicaBounds, Sizes
+from holdfast.controllers.deployment.status import ReplicaCounts, seconds_until_deadline, status_of
 from holdfast.controllers.object_index import ControllerIndex
 from holdfast.controllers.ownership import claim_objects
 from holdfast.controllers.planned_writes import (
@@ -29,7 +30,6 @@ from holdfast.controllers.planned_writes import (
     namespace_is_terminating,
 )
 from holdfast.controllers.reconciler import ControllerContext, Reconciler
-from holdfast.controllers.rollout import ReplicaBounds, Sizes
 from holdfast.errors import AlreadyExists, HoldfastError, Retryable
 
 

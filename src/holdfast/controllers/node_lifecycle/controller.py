@@ -20,18 +20,18 @@ from holdfast.api.timestamps import rfc3339, seconds_of
 from holdfast.client.client import PatchType
 from holdfast.client.informer_cache import ChangeType
 from holdfast.controllers.conditions import is_true
-from holdfast.controllers.node_heartbeats import (
+from holdfast.controllers.node_lifecycle.heartbeats import (
     NodeHeartbeats,
     plan_unknown_status,
     ready_status,
 )
-from holdfast.controllers.node_taints import (
+from holdfast.controllers.node_lifecycle.taints import (
     Evicting,
     evicting_taint,
     has_evicting_taint,
     plan_node_taints,
 )
-from holdfast.controllers.node_zones import Disruption, NodeZones, Zone, zone_key
+from holdfast.controllers.node_lifecycle.zones import Disruption, NodeZones, Zone, zone_key
 from holdfast.controllers.object_index import ObjectIndex
 from holdfast.controllers.planned_writes import execute_writes
 from holdfast.controllers.reconciler import ControllerContext, Reconciler

@@ -25,7 +25,7 @@ from holdfast.capacity.policy_usage import (
     capped_amounts,
 )
 from holdfast.controllers.planned_writes import Plan
-from holdfast.controllers.resource_policy_plan import PolicyConflict, plan_deletion_cost
+from holdfast.controllers.resource_policy.plan import PolicyConflict, plan_deletion_cost
 from holdfast.errors import HoldfastError
 
 MAX_CACHED_LABELS = 4096

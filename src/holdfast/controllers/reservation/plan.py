@@ -26,7 +26,7 @@ from holdfast.api.reservation_names import PREEMPTOR
 from holdfast.api.scheme import RESERVATIONS
 from holdfast.api.timestamps import seconds_of
 from holdfast.controllers.planned_writes import Delete, Patch, Plan, PlannedEvent
-from holdfast.controllers.reservation_usage import NodeUsage, ResourceNanos
+from holdfast.controllers.reservation.usage import NodeUsage, ResourceNanos
 
 RawStatus = dict[str, Any]
 CAUSES = (

@@ -17,8 +17,8 @@ from holdfast.client.workqueue import WorkQueue, run_workers
 from holdfast.controllers.object_index import ObjectIndex
 from holdfast.controllers.planned_writes import Plan, PlannedEvent, execute_writes
 from holdfast.controllers.reconciler import ControllerContext, Reconciler
-from holdfast.controllers.resource_policy_index import PolicyEntry, PolicyIndex
-from holdfast.controllers.resource_policy_plan import (
+from holdfast.controllers.resource_policy.index import PolicyEntry, PolicyIndex
+from holdfast.controllers.resource_policy.plan import (
     DELETION_COST_MANUAL,
     find_excess,
     find_overwritten_cost,

@@ -15,14 +15,14 @@ from holdfast.client.informer_cache import ChangeType
 from holdfast.controllers.object_index import ObjectIndex
 from holdfast.controllers.planned_writes import execute_writes
 from holdfast.controllers.reconciler import ControllerContext, Reconciler
-from holdfast.controllers.reservation_plan import (
+from holdfast.controllers.reservation.plan import (
     plan_collection,
     plan_preemptor,
     plan_reservation,
     preemptor_key,
     preemptor_uid,
 )
-from holdfast.controllers.reservation_usage import NodeUsage
+from holdfast.controllers.reservation.usage import NodeUsage
 from holdfast.errors import HoldfastError, NotFound
 
 log = logging.getLogger(__name__)

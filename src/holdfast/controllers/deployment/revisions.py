@@ -12,7 +12,7 @@ from holdfast.api.meta import owner_reference
 from holdfast.api.names import SAFE_LETTERS
 from holdfast.api.pod_template import HASH, comparable_template, same_template
 from holdfast.api.workloads import Deployment, ReplicaSet
-from holdfast.controllers.rollout import DESIRED, MAXIMUM, ReplicaBounds
+from holdfast.controllers.deployment.rollout import DESIRED, MAXIMUM, ReplicaBounds
 
 REVISION = "deployment.kubernetes.io/revision"
 HISTORY = "deployment.kubernetes.io/revision-history"

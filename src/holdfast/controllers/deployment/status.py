@@ -10,7 +10,7 @@ from holdfast.api.meta import Condition
 from holdfast.api.timestamps import parse_rfc3339, rfc3339
 from holdfast.api.workloads import Deployment, ReplicaSet
 from holdfast.controllers import conditions
-from holdfast.controllers.rollout import ReplicaBounds
+from holdfast.controllers.deployment.rollout import ReplicaBounds
 
 NO_DEADLINE = 2**31 - 1
 CREATED, FOUND, UPDATED = "NewReplicaSetCreated", "FoundNewReplicaSet", "ReplicaSetUpdated"

@@ -26,8 +26,8 @@ from holdfast.client.informer import Informer
 from holdfast.client.informer_cache import ChangeType
 from holdfast.client.taint_rules import find_taint_rules
 from holdfast.controllers.conditions import find, with_condition
-from holdfast.controllers.device_taint_index import AllocatedClaims, PublishedTaints
-from holdfast.controllers.device_taint_plan import (
+from holdfast.controllers.device_taint_eviction.index import AllocatedClaims, PublishedTaints
+from holdfast.controllers.device_taint_eviction.plan import (
     EVICTION_IN_PROGRESS,
     Eviction,
     RuleProgress,

@@ -19,8 +19,8 @@ from holdfast.api.resource_quota import ResourceQuota
 from holdfast.api.scheme import PODS, RESOURCE_QUOTAS
 from holdfast.client.informer_cache import ChangeType
 from holdfast.controllers.claim_consumers import is_done
-from holdfast.controllers.classic_claim_consumers import POLL_SECONDS, ConsumerLookup
-from holdfast.controllers.classic_claim_plan import (
+from holdfast.controllers.classic_claim.consumers import POLL_SECONDS, ConsumerLookup
+from holdfast.controllers.classic_claim.plan import (
     owning_pod_uid,
     plan_inline_claims,
     plan_release,
