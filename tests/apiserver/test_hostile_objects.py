@@ -10,7 +10,7 @@ import yaml
 from apiserver.raw_http import connect
 from apiserver.sample_crd import CRDS, THINGS, definition
 from apiserver.sample_objects import CONFIGMAPS, configmap
-from holdfast.cli.log_format import LogFormatter
+from holdfast.cli.app import LogFormatter
 from holdfast.errors import CAUSE_LIMIT
 
 PROTOBUF = {"content-type": "application/vnd.kubernetes.protobuf"}

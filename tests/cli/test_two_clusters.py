@@ -13,7 +13,7 @@ import yaml
 from cli.conftest import read_until
 from free_port import free_port
 from holdfast.apiserver.access.credentials import ensure_credentials, write_kubeconfig
-from holdfast.cli import named_cluster, running_cluster
+from holdfast.cli import running_cluster
 from holdfast.cli.running_cluster import RunningCluster, started_at
 
 
@@ -86,9 +86,9 @@ def test_down_without_a_flag_knows_a_cluster_by_its_kubeconfig_wherever_that_lie
         config = yaml.safe_load(elsewhere.read_text())
         config["current-context"] = yaml.safe_load(own.read_text())["current-context"]
         elsewhere.write_text(yaml.safe_dump(config))
-        assert named_cluster.other_cluster(default) == ""
+        assert running_cluster.other_cluster(default) == ""
         monkeypatch.setenv("KUBECONFIG", str(own))
-        assert named_cluster.other_cluster(default) == ""
+        assert running_cluster.other_cluster(default) == ""
     monkeypatch.setenv("KUBECONFIG", str(elsewhere))
     a_cluster_in(tmp_path / "other", elsewhere, url)  # it has ended
     assert holdfast("down").out == "stopped\n"

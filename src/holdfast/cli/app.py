@@ -1,4 +1,4 @@
-"""The ``holdfast`` program: its commands, and how their errors are printed."""
+"""The ``holdfast`` program: its commands, and how their errors and log records are printed."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from holdfast.cli import classic_commands, commands
 from holdfast.cli.cpus.command import cpus
 from holdfast.cli.devices.command import devices
 from holdfast.cli.driver import commands as driver
-from holdfast.cli.log_format import LogFormatter
 from holdfast.cli.node import commands as node
 from holdfast.cli.policy import commands as policy
 from holdfast.cli.reservation import commands as reservation
+from holdfast.cli.table import escaped
 from holdfast.cli.usage import Command, Group
 from holdfast.errors import HoldfastError
 from holdfast.repeated_log import RepeatFilter
@@ -81,6 +81,31 @@ app.add_typer(policy.app)
 def _command_line() -> Callable[[], None]:
     """Return the program with all its commands; building it takes 20 ms."""
     return typer.main.get_command(app)
+
+
+class LogFormatter(logging.Formatter):
+    r"""Escape control characters of messages and indent the lines of tracebacks.
+
+    Messages contain names and paths that clients choose. With line breaks or terminal escapes
+    in them a client could otherwise forge log lines.
+
+    >>> record = logging.LogRecord("a", logging.ERROR, "", 0, "GET %s", ("/x\nE a: \x1b[2J",), None)
+    >>> LogFormatter().format(record)
+    'E a: GET /x\\nE a: \\x1b[2J'
+    """
+
+    def __init__(self) -> None:
+        super().__init__("%(levelname).1s %(name)s: %(message)s")
+
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        """Format the message on one line."""
+        record.message = escaped(record.message)
+        return super().formatMessage(record)
+
+    def formatException(self, ei: object) -> str:
+        """Format a traceback with every line indented."""
+        text = super().formatException(ei)  # type: ignore[arg-type]
+        return "\n".join(f"    {escaped(line)}" for line in text.split("\n"))
 
 
 def main() -> None:

@@ -34,7 +34,6 @@ from holdfast.cli.flags import (
     SchedulerGates,
     WriteKubeconfig,
 )
-from holdfast.cli.named_cluster import other_cluster
 from holdfast.cli.usage import at_least, parse_kubelet_dirs, parse_port
 from holdfast.errors import Refused
 from holdfast.feature_gates import FeatureGates
@@ -163,7 +162,7 @@ def down(data_dir: DataDir = None) -> None:
             f"KUBECONFIG names the cluster on {named}: {stop_named} stops it, {stop_default} the "
             "default one"
         )
-    if not data_dir and (url := other_cluster(directory)):
+    if not data_dir and (url := running_cluster.other_cluster(directory)):
         raise Refused(
             f"KUBECONFIG names another cluster, at {url}: `holdfast down --data-dir DIR`, with its "
             f"data directory, stops it, `holdfast down --data-dir {quote(str(directory))}` the "

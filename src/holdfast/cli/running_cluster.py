@@ -1,16 +1,23 @@
-"""The data directory of an embedded cluster, and the state file by which commands find it."""
+"""The data directory of an embedded cluster, and how commands find the cluster that runs on it.
+
+It is found by its state file, or by the kubeconfig that KUBECONFIG names, wherever that lies.
+"""
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import shlex
+import socket
 import stat
 import sys
 import tempfile
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
 
 from holdfast.errors import Refused
 from holdfast.private_files import PRIVATE_DIRECTORY, writable_by_others, write_private
@@ -19,6 +26,7 @@ FILE = "running.json"
 STARTING = "starting.json"
 """The state file of a cluster that is starting."""
 LOG = "holdfast.log"
+_CONNECT_SECONDS = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +165,66 @@ def find_named() -> Path | None:
     if kubeconfig is None or found is None or Path(found.kubeconfig) != kubeconfig:
         return None
     return kubeconfig.parent
+
+
+def other_cluster(directory: Path) -> str:
+    """Return the URL of the cluster that KUBECONFIG names if it is another one of Holdfast.
+
+    "" if it is that of a data directory, no cluster of Holdfast, or does not run.
+    """
+    name, cluster = _current_cluster()
+    url = str(cluster.get("server", ""))
+    if not name.startswith("holdfast") or _authority(cluster) == _authority_of(directory):
+        return ""
+    return url if _listens(url) else ""
+
+
+def _current_cluster() -> tuple[str, dict[str, Any]]:
+    """Return name and entry of the cluster of the current context; of several files as kubectl."""
+    files = [each for each in os.environ.get("KUBECONFIG", "").split(os.pathsep) if each]
+    if not files:
+        return "", {}
+    import yaml  # noqa: PLC0415 - loaded only if there is a file to read
+
+    contexts: dict[str, Any] = {}
+    clusters: dict[str, Any] = {}
+    current = ""
+    for file in files:
+        with suppress(OSError, ValueError, yaml.YAMLError, AttributeError, KeyError, TypeError):
+            config = yaml.safe_load(Path(file).expanduser().read_text())
+            current = current or str(config.get("current-context") or "")
+            contexts = _by_name(config.get("contexts"), "context") | contexts
+            clusters = _by_name(config.get("clusters"), "cluster") | clusters
+    name = str(contexts.get(current, {}).get("cluster", ""))
+    return name, clusters.get(name, {})
+
+
+def _by_name(entries: Any, key: str) -> dict[str, Any]:
+    return {str(one["name"]): dict(one[key]) for one in entries or ()}
+
+
+def _authority(cluster: dict[str, Any]) -> bytes:
+    try:
+        return base64.b64decode(cluster.get("certificate-authority-data", ""))
+    except (ValueError, TypeError):
+        return b""
+
+
+def _authority_of(directory: Path) -> bytes:
+    try:
+        return (directory / "pki" / "ca.crt").read_bytes()
+    except OSError:
+        return b"none"
+
+
+def _listens(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        address = parts.hostname or "", parts.port or 443
+        socket.create_connection(address, _CONNECT_SECONDS).close()
+    except (OSError, ValueError):
+        return False
+    return True
 
 
 def find_by_url(url: str, kubeconfig: Path | None) -> RunningCluster | None:
