@@ -12,7 +12,7 @@ from cli.test_processes import HEAD, LEASES, asked
 from free_port import free_port
 from holdfast import controllers_process
 from holdfast.api.scheme import PODS, RESERVATIONS
-from holdfast.cli.controllers_pages import ControllersState
+from holdfast.cli.controllers_command import ControllersState
 from holdfast.client.kubeconfig import load
 from holdfast.clock import SystemClock
 from holdfast.controllers.reconciler import Reconciler

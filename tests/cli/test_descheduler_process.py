@@ -12,8 +12,7 @@ from descheduler.clusters import owned
 from free_port import free_port
 from holdfast.api.scheme import NODES, POD_MIGRATION_JOBS, PODS
 from holdfast.cli import background
-from holdfast.cli.descheduler_command import moves_text
-from holdfast.cli.descheduler_pages import DeschedulerState
+from holdfast.cli.descheduler_command import DeschedulerState, moves_text
 from holdfast.client.kubeconfig import load
 from holdfast.clock import SystemClock
 from holdfast.descheduler import descheduler as component

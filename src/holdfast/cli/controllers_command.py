@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from holdfast.cli import garbage_collection, signals
-from holdfast.cli.controllers_pages import ControllersState
-from holdfast.cli.elected_run import run_with_pages
+from holdfast.cli.elected_run import ElectedState, run_with_pages
 from holdfast.client.kubeconfig import load
 from holdfast.clock import SystemClock
 from holdfast.controllers_process import (
@@ -18,6 +18,18 @@ from holdfast.controllers_process import (
     default_settings,
     settings_of_configuration,
 )
+
+
+@dataclass(slots=True, kw_only=True)
+class ControllersState(ElectedState):
+    """The state of a controllers process."""
+
+    command: ClassVar[str] = "controllers"
+    process: ControllersProcess
+
+    def failure(self) -> str:
+        """Return why a controller does not run, or ""."""
+        return self.process.failure_reason
 
 
 def run_controllers(

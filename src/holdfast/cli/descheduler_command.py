@@ -5,12 +5,12 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from holdfast.cli import garbage_collection, signals
-from holdfast.cli.descheduler_pages import DeschedulerState
-from holdfast.cli.elected_run import run_with_pages
+from holdfast.cli.elected_run import ElectedState, run_with_pages
 from holdfast.cli.table import counted, format_table
 from holdfast.client.kubeconfig import load
 from holdfast.clock import SystemClock
@@ -22,6 +22,18 @@ from holdfast.descheduler_process import (
     load_settings,
     run_once,
 )
+
+
+@dataclass(slots=True, kw_only=True)
+class DeschedulerState(ElectedState):
+    """The state of a descheduler process."""
+
+    command: ClassVar[str] = "descheduler"
+    process: DeschedulerProcess
+
+    def failure(self) -> str:
+        """Return that the descheduler has ended, or ""."""
+        return "" if self.process.healthy else "the descheduler has ended"
 
 
 def run_descheduler(

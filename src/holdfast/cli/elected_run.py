@@ -1,13 +1,50 @@
-"""Run the process of ``holdfast scheduler`` or ``holdfast controllers`` with its pages."""
+"""Run the scheduler, the controllers or the descheduler of one process, with its pages."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from dataclasses import dataclass
+from typing import Protocol
 
-from holdfast.cli.health import HealthServer, ProcessState
+from holdfast.cli.health import HealthChecks, HealthServer, ProcessState
 from holdfast.client.leader import LeaderElection
 from holdfast.elected_process import ElectedProcess
+
+
+class _ReadyProcess(Protocol):
+    @property
+    def ready(self) -> bool:
+        """Whether the informers are synced."""
+
+
+@dataclass(slots=True, kw_only=True)
+class ElectedState(ProcessState):
+    """The state of the controllers or of the descheduler."""
+
+    process: _ReadyProcess
+
+    def alive_checks(self) -> HealthChecks:
+        """Return the checks of /healthz and /livez."""
+        return {**ProcessState.alive_checks(self), self.command: self.working}
+
+    def ready_checks(self) -> HealthChecks:
+        """Return the checks of /readyz."""
+        return {**ProcessState.ready_checks(self), "informer-sync": self.informer_sync}
+
+    def working(self) -> str:
+        """Return why the process that leads does not work, or ""."""
+        if self.leads() and self.process.ready and not self.stopping():
+            return self.failure()
+        return ""
+
+    def failure(self) -> str:
+        """Return why a part of the process does not run, or ""."""
+        raise NotImplementedError
+
+    def informer_sync(self) -> str:
+        """Return why the informers are not synced, or ""."""
+        return "" if self.process.ready or not self.leads() else "informers are not synced yet"
 
 
 async def run_with_pages(
