@@ -5,8 +5,14 @@ import pytest
 from holdfast.api.scheme import DEPLOYMENTS, PODS, RESERVATIONS
 from holdfast.cli.connection import list_all
 from holdfast.cli.reservation import free, listing
-from holdfast.cli.reservation.creating import create, placed, status_line
-from holdfast.cli.reservation.from_workload import FOR, ReservationFlags, reservation_for
+from holdfast.cli.reservation.creating import (
+    FOR,
+    ReservationFlags,
+    create,
+    placed,
+    reservation_for,
+    status_line,
+)
 from holdfast.cli.reservation.why import explain
 from holdfast.cli.snapshot import built_in_profiles
 from holdfast.cli.workloads import read_workload, workload

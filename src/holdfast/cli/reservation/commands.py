@@ -97,8 +97,7 @@ def create(
     One reservation a replica is created from the workload's pod template, for the pods that the
     workload's selector matches. The exit code is 1 if some have no node after --wait.
     """
-    from holdfast.cli.reservation.creating import run
-    from holdfast.cli.reservation.from_workload import ReservationFlags
+    from holdfast.cli.reservation.creating import ReservationFlags, run
 
     wish = ReservationFlags(ttl, expires, node, policy, reusable, scheduler_name)
     raise typer.Exit(
