@@ -6,10 +6,9 @@ import pytest
 
 from cli.explain_requests import ask
 from devices.device_cluster import counters, part
-from holdfast.cli.devices import map_text
+from holdfast.cli.devices import pools
 from holdfast.cli.devices.choosing import Filter, choose
-from holdfast.cli.devices.map_data import as_data
-from holdfast.cli.devices.map_text import as_text
+from holdfast.cli.devices.pools import as_data, as_text
 from holdfast.cli.explanation_text import format_explanation
 from holdfast.errors import Refused
 from holdfast.feature_gates import FeatureGates
@@ -189,8 +188,8 @@ def test_a_pool_is_judged_on_each_node_as_the_search_does():
 
 
 def test_many_devices_are_summed_up(monkeypatch):
-    monkeypatch.setattr(map_text, "MOST_DEVICES", 3)
-    monkeypatch.setattr(map_text, "MOST_POOLS", 2)
+    monkeypatch.setattr(pools, "MOST_DEVICES", 3)
+    monkeypatch.setattr(pools, "MOST_POOLS", 2)
     nodes = [a_node(f"n{i}") for i in range(3)]
     slices = [a_slice(f"s{i}", node=f"n{i}", devices=2) for i in range(3)]
     by_pool, note = as_text(listing(*nodes, *slices[:2]), wide=False).split("\n\n")

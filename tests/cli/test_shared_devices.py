@@ -4,8 +4,7 @@ from cli.numa_objects import a_gpu_holder, a_reserved_gpu, gpu_share
 from device_share.objects import a_device_object, a_gpu, a_nic
 from holdfast.api.koordinator_names import RDMA
 from holdfast.cli.devices.choosing import Filter
-from holdfast.cli.devices.shared_devices import shared_devices
-from holdfast.cli.devices.shared_text import MOST_DEVICES, shared_as_text
+from holdfast.cli.devices.shared_devices import MOST_DEVICES, shared_as_text, shared_devices
 from holdfast.testing import a_node, typed
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from holdfast.cli.devices.shared_text import amounts_text
+from holdfast.cli.devices.shared_devices import amounts_text
 from holdfast.cli.table import MAX_NAMES, counted, in_one_unit
 
 Json = dict[str, Any]

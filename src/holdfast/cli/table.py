@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from holdfast.api.quantity import AmountText, milli, units
 
 MAX_NAMES = 8
+NOTHING = "-"
+"""What is written in a cell without a value."""
 _BINARY = ((2**40, "Ti"), (2**30, "Gi"), (2**20, "Mi"))
 _AGES = ((86400, "d"), (3600, "h"), (60, "m"), (1, "s"))
 
@@ -25,6 +27,23 @@ def format_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
         "".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
         for line in lines
     )
+
+
+def format_filled_columns(
+    head: Sequence[str], rows: Sequence[Sequence[str]], optional: Collection[str]
+) -> str:
+    """Format a table without the optional columns that no row fills.
+
+    >>> print(format_filled_columns(["NAME", "LEFT"], [["a", "-"]], {"LEFT"}))
+    NAME
+    a
+    """
+    kept = [
+        at
+        for at, name in enumerate(head)
+        if name not in optional or any(row[at] not in ("", NOTHING) for row in rows)
+    ]
+    return format_table([head[at] for at in kept], [[row[at] for at in kept] for row in rows])
 
 
 def escaped(text: str) -> str:

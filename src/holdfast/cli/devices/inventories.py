@@ -8,7 +8,7 @@ from typing import Any
 from holdfast.api.node_inventory import NodeInventory
 from holdfast.api.quantity import Quantity
 from holdfast.cli.devices.choosing import Filter
-from holdfast.cli.table import format_table, join_names
+from holdfast.cli.table import NOTHING, format_table, join_names
 from holdfast.devices.device_map import DeviceState
 from holdfast.driverkit.classic.fitting import FreeDevice, remaining
 from holdfast.driverkit.classic.inventory_objects import choice_of, devices_of
@@ -16,7 +16,6 @@ from holdfast.driverkit.classic.inventory_objects import choice_of, devices_of
 Json = dict[str, Any]
 MOST_DEVICES = 100
 HEAD = ("CLASSIC DRIVER", "DEVICE", "NODE", "STATE", "CLAIM", "LEFT")
-NOTHING = "-"
 
 
 def classic_devices(inventories: Iterable[NodeInventory], which: Filter) -> list[Json]:

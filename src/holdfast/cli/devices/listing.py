@@ -18,10 +18,8 @@ from holdfast.api.node_inventory import NODE_INVENTORIES, NodeInventory
 from holdfast.cli.connection import connect, list_all, list_if_allowed, list_objects
 from holdfast.cli.devices.choosing import Filter, choose
 from holdfast.cli.devices.inventories import as_table, classic_devices
-from holdfast.cli.devices.map_data import as_data
-from holdfast.cli.devices.map_text import as_text
-from holdfast.cli.devices.shared_devices import shared_devices
-from holdfast.cli.devices.shared_text import shared_as_text
+from holdfast.cli.devices.pools import as_data, as_text
+from holdfast.cli.devices.shared_devices import shared_as_text, shared_devices
 from holdfast.cli.scheduler_configuration import SchedulerSetup
 from holdfast.client.client import Client
 from holdfast.errors import Forbidden

@@ -17,8 +17,7 @@ from holdfast.api.timestamps import parse_rfc3339
 from holdfast.capacity.owner_rules import compile_owners
 from holdfast.capacity.reserve_pod import reserve_pod
 from holdfast.cli.connection import connect, list_all
-from holdfast.cli.devices.shared_devices import as_amounts
-from holdfast.cli.devices.shared_text import amounts_text
+from holdfast.cli.devices.shared_devices import amounts_text, as_amounts
 from holdfast.cli.explanation_text import format_explanation
 from holdfast.cli.reservation.listing import ends, owners_of, trouble
 from holdfast.cli.scheduler_configuration import SchedulerSetup

@@ -1,23 +1,96 @@
-"""The map of devices as text: devices, pools or drivers, whatever can still be read."""
+"""The pools of drivers with their devices, as JSON data and as text.
+
+The text lists devices, pools or drivers, whatever can still be read.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import msgspec
 
 from holdfast.api.devices import DeviceAttribute
 from holdfast.api.node import Taint
 from holdfast.cli.devices.choosing import Listing
-from holdfast.cli.table import format_table, join_names
-from holdfast.devices.device_map import DeviceState, MappedDevice, MappedPool, RemainingAmount
+from holdfast.cli.table import NOTHING, format_filled_columns, format_table, join_names
+from holdfast.devices.device_map import (
+    DeviceState,
+    Holder,
+    MappedDevice,
+    MappedPool,
+    RemainingAmount,
+)
 from holdfast.devices.obstacles import taint_text
 
 MOST_DEVICES, MOST_POOLS, MOST_PROBLEMS = 100, 60, 20
 """Above these numbers devices are summed up by pool, pools by driver, problems by count."""
 DEVICE_HEAD = ("DRIVER", "POOL", "DEVICE", "NODE", "STATE", "CLAIM", "POD", "TAINTS", "LEFT")
 WIDE_HEAD = (*DEVICE_HEAD, "ATTRIBUTES", "CAPACITY", "COUNTERS")
-OPTIONAL = ("TAINTS", "LEFT", "ATTRIBUTES", "CAPACITY", "COUNTERS")
-NOTHING = "-"
+OPTIONAL = frozenset({"TAINTS", "LEFT", "ATTRIBUTES", "CAPACITY", "COUNTERS"})
+Json = dict[str, Any]
+
+
+def as_data(listing: Listing) -> Json:
+    """Return the pools with their devices, and the problems."""
+    pools = [_pool_data(pool, listing) for pool in listing.pools]
+    return {"pools": pools, "problems": listing.problems}
+
+
+def _pool_data(pool: MappedPool, listing: Listing) -> Json:
+    states = Counter(device.state.value for device in pool.devices)
+    return {
+        "driver": pool.id[0],
+        "pool": pool.id[1],
+        "generation": pool.generation,
+        "problem": pool.problem or None,
+        "problemNodes": list(pool.problem_nodes),
+        "states": dict(sorted(states.items())),
+        "counters": [_amount_data(one) for one in pool.counters],
+        "devices": [_device_data(device, listing) for device in pool.devices],
+    }
+
+
+def _device_data(device: MappedDevice, listing: Listing) -> Json:
+    published = device.candidate.device
+    return {
+        "device": published.name,
+        "nodes": device.nodes,
+        "state": device.state.value,
+        "canBeAllocated": device.can_be_allocated,
+        "holders": [_holder_data(holder) for holder in device.holders],
+        "taints": [
+            {**msgspec.to_builtins(taint), "rule": rule or None}
+            for taint, rule in listing.taints_of(device)
+        ],
+        "capacityLeft": [_amount_data(one) for one in device.capacity],
+        "shareable": device.candidate.shareable,
+        "attributes": msgspec.to_builtins(published.attributes),
+        "capacity": {name: str(has.value) for name, has in published.capacity.items()},
+        "consumesCounters": {
+            f"{set_name}/{name}": str(amount)
+            for set_name, amounts in device.candidate.consumed_counters.items()
+            for name, amount in amounts.items()
+        },
+        "bindingConditions": list(published.binding_conditions),
+    }
+
+
+def _holder_data(holder: Holder) -> Json:
+    result = holder.result
+    return {
+        "namespace": holder.claim.namespace,
+        "claim": holder.claim.name,
+        "request": result.request,
+        "pods": list(holder.consumers),
+        "adminAccess": bool(result.admin_access),
+        "consumedCapacity": {name: str(value) for name, value in result.consumed_capacity.items()},
+    }
+
+
+def _amount_data(one: RemainingAmount) -> Json:
+    return {"name": one.name, "left": str(one.left), "total": str(one.total)}
 
 
 def as_text(listing: Listing, *, wide: bool) -> str:
@@ -43,17 +116,7 @@ def _device_table(listing: Listing, *, wide: bool) -> str:
         for pool in listing.pools
         for device in pool.devices
     ]
-    return _without_empty_columns(WIDE_HEAD if wide else DEVICE_HEAD, rows)
-
-
-def _without_empty_columns(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Format a table, without optional columns that no row fills."""
-    kept = [
-        at
-        for at, name in enumerate(head)
-        if name not in OPTIONAL or any(row[at] != NOTHING for row in rows)
-    ]
-    return format_table([head[at] for at in kept], [[row[at] for at in kept] for row in rows])
+    return format_filled_columns(WIDE_HEAD if wide else DEVICE_HEAD, rows, OPTIONAL)
 
 
 def _device_row(device: MappedDevice, listing: Listing) -> tuple[str, ...]:
@@ -70,7 +133,7 @@ def _device_row(device: MappedDevice, listing: Listing) -> tuple[str, ...]:
         join_names(pods) or NOTHING,
         ", ".join(_taint(*taint_and_rule) for taint_and_rule in listing.taints_of(device))
         or NOTHING,
-        _amounts(device.capacity),
+        _amounts_text(device.capacity),
     )
 
 
@@ -95,7 +158,7 @@ def _pool_table(pools: Sequence[MappedPool]) -> str:
         *_state_columns(pools),
     ]
     if any(pool.counters for pool in pools):
-        columns.append(("COUNTERS LEFT", lambda pool: _amounts(pool.counters)))
+        columns.append(("COUNTERS LEFT", lambda pool: _amounts_text(pool.counters)))
     rows = [tuple(write(pool) for _, write in columns) for pool in pools]
     return format_table([head for head, _ in columns], rows)
 
@@ -137,7 +200,7 @@ def _nodes(pool: MappedPool) -> str:
     return f"{len(nodes)} {'nodes' if named else 'selections of nodes'}"
 
 
-def _amounts(amounts: Sequence[RemainingAmount]) -> str:
+def _amounts_text(amounts: Sequence[RemainingAmount]) -> str:
     return ", ".join(f"{one.name} {one.left} of {one.total}" for one in amounts) or NOTHING
 
 
