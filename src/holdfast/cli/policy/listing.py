@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from holdfast.api import scheme
-from holdfast.capacity.policy_usage import PolicyUsage, headroom_text, usage_text
+from holdfast.api.labels import Selector
+from holdfast.capacity.policy_usage import PolicyUsage, UnitUsage, headroom_text, usage_text
 from holdfast.cli.connection import connect, list_all
 from holdfast.cli.policy.reading import Compiled, compile_all
-from holdfast.cli.policy.unit_text import resources_text, selector_text, unit_data
-from holdfast.cli.table import format_table, join_names
+from holdfast.cli.table import format_table, in_one_unit, join_names
 
 HEAD = ("NAMESPACE", "NAME", "SELECTS", "STRATEGY", "PODS", "HEADROOM")
 READ = (scheme.NODES, scheme.PODS, scheme.RESOURCE_POLICIES)
@@ -60,7 +60,7 @@ def as_data(found: Compiled) -> dict[str, Any]:
     }
     if usage is not None:
         data |= {
-            "units": [unit_data(unit) for unit in usage.units],
+            "units": [_unit_data(unit) for unit in usage.units],
             "outside": len(usage.outside),
             "pending": len(usage.pending),
             "headroom": usage.headroom,
@@ -130,3 +130,46 @@ def _pending(usage: PolicyUsage) -> Iterable[str]:
     if waiting:
         why = f"`holdfast policy why {usage.policy.key}` explains it"
         yield f"pending: {join_names(waiting)}; {why}"
+
+
+def _unit_data(usage: UnitUsage) -> dict[str, Any]:
+    """Return a unit as JSON data; cpu is in millicores, other resources in whole units."""
+    unit = usage.unit
+    return {
+        "name": unit.name,
+        "priority": unit.priority,
+        "nodes": list(usage.nodes),
+        "pods": len(usage.pods),
+        "maxCount": unit.max_count,
+        "headroom": usage.headroom,
+        "resources": dict(usage.group(()).resources),
+        "maxResources": dict(unit.max_resources),
+        "groups": [
+            {
+                "labels": dict(group.group),
+                "pods": len(group.pods),
+                "resources": dict(group.resources),
+                "headroom": unit.places_left(len(group.pods)),
+            }
+            for group in usage.groups
+        ],
+        "overCap": usage.over_cap,
+    }
+
+
+def selector_text(selector: Selector) -> str:
+    """Write a selector as kubectl does; an empty one selects all."""
+    return str(selector) or "all"
+
+
+def resources_text(resources: Mapping[str, int], caps: Mapping[str, int]) -> list[str]:
+    """Write what pods request beside each cap of maxResources.
+
+    >>> resources_text({"cpu": 2500, "memory": 0}, {"memory": 2**30, "cpu": 3000})
+    ['cpu 2.5/3', 'memory 0/1Gi']
+    """
+    texts = []
+    for resource, cap in sorted(caps.items()):
+        used, most = in_one_unit(resource, [resources[resource], cap])
+        texts.append(f"{resource} {used}/{most}")
+    return texts

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +14,7 @@ from holdfast.api.pod import Pod, PodStatus
 from holdfast.api.resource_policy import ResourcePolicy
 from holdfast.api.timestamps import rfc3339
 from holdfast.capacity.policies import Policy
-from holdfast.cli.policy.unit_text import labels_text, selector_text
+from holdfast.cli.policy.listing import selector_text
 from holdfast.errors import Refused
 
 Raw = dict[str, Any]
@@ -129,5 +129,10 @@ def _require_selected(policy: Policy, pod: Pod, what: str) -> None:
     if not policy.selects(pod.namespace, pod.metadata.labels):
         raise Refused(
             f"policy {policy.key} does not select {what}: podSelector is "
-            f"{selector_text(policy.selector)}, the pod has {labels_text(pod.metadata.labels)}"
+            f"{selector_text(policy.selector)}, the pod has {_labels_text(pod.metadata.labels)}"
         )
+
+
+def _labels_text(labels: Mapping[str, str]) -> str:
+    """Write labels as a selector would name them."""
+    return ",".join(f"{key}={value}" for key, value in sorted(labels.items())) or "no labels"

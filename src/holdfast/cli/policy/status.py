@@ -12,15 +12,11 @@ import msgspec
 from holdfast.api.deletion_cost import DELETION_COST, MANAGED_DELETION_COST
 from holdfast.api.pod import Pod
 from holdfast.api.resource_policy import ResourcePolicy
+from holdfast.capacity.policies import Group
 from holdfast.capacity.policy_usage import GroupUsage, PolicyUsage, UnitUsage, headroom_text
 from holdfast.cli.connection import connect, list_all
-from holdfast.cli.policy.listing import READ, as_data, problems
+from holdfast.cli.policy.listing import READ, as_data, problems, resources_text, selector_text
 from holdfast.cli.policy.reading import Compiled, compile_one, require_usage, split_name
-from holdfast.cli.policy.unit_text import (
-    group_text,
-    resources_text,
-    selector_text,
-)
 from holdfast.cli.table import format_table
 
 HEAD = ("UNIT", "PRIORITY", "NODES", "PODS", "CAP", "FREE", "RESOURCES")
@@ -101,7 +97,7 @@ def _rows(usage: PolicyUsage) -> Iterable[tuple[str, ...]]:
         if usage.policy.object.spec.match_label_keys and unit.groups:
             yield (*head, str(len(unit.pods)), "", "", "")
             for group in unit.groups:
-                yield (f"  {group_text(group.group)}", "", "", *_counts(unit, group))
+                yield (f"  {_group_text(group.group)}", "", "", *_counts(unit, group))
         else:
             yield (*head, *_counts(unit, unit.group(())))
     if usage.outside_nodes or usage.outside:
@@ -137,3 +133,8 @@ def _pod_row(row: dict[str, Any]) -> tuple[str, ...]:
     name = f"{row['pod']} (terminating)" if row["terminating"] else row["pod"]
     cost = f"{row['deletionCost'] or '-'}{' (manual)' if row['manualCost'] else ''}"
     return (unit, row["node"] or "pending", name, cost)
+
+
+def _group_text(group: Group) -> str:
+    """Write the label values that distinguish a group."""
+    return ",".join(f"{key}={value}" for key, value in group) or "all"

@@ -23,9 +23,9 @@ from holdfast.cli.explanation_text import (
     rejected_nodes,
 )
 from holdfast.cli.numa_explanation_text import numa_and_device_lines
+from holdfast.cli.policy.listing import resources_text
 from holdfast.cli.policy.next_pod import NextPod, pod_named, pod_of_workload, usual_next_pod
 from holdfast.cli.policy.reading import compile_one, require_usage, split_name
-from holdfast.cli.policy.unit_text import resources_text
 from holdfast.cli.scheduler_configuration import SchedulerSetup
 from holdfast.cli.snapshot import snapshot_from_objects
 from holdfast.cli.table import join_names
