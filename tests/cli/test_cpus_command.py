@@ -7,9 +7,8 @@ import pytest
 
 from cli.numa_objects import a_holder, a_reserved_set
 from holdfast.api import koordinator_names as names
-from holdfast.cli.cpus.cpus_data import as_data, summary
-from holdfast.cli.cpus.drawing import NO_NODES, as_text, nodes_as_text
-from holdfast.cli.cpus.node_cpus import nodes_with_topology, read_node_cpus
+from holdfast.cli.cpus.listing import NO_NODES, as_text, nodes_as_text
+from holdfast.cli.cpus.node_cpus import as_data, nodes_with_topology, read_node_cpus, summary
 from holdfast.cli.world_building import build_world
 from holdfast.errors import Refused
 from holdfast.numa.cpu_set import format_cpu_list, mask_of
