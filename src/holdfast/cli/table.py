@@ -1,8 +1,9 @@
-"""Text for people: tables, quantities in one unit a column, durations, numbers, names."""
+"""What commands print: tables, quantities in one unit a column, durations, numbers, names; JSON."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
 
 from holdfast.api.quantity import AmountText, milli, units
 
@@ -133,3 +134,10 @@ def join_names(names: Sequence[str]) -> str:
     shown = ", ".join(sorted(names)[:MAX_NAMES])
     more = len(names) - MAX_NAMES
     return f"{shown} and {more} more" if more > 0 else shown
+
+
+def print_json(found: Any) -> None:
+    """Print values as indented JSON."""
+    import msgspec  # noqa: PLC0415 - `holdfast status` needs no JSON of values
+
+    print(msgspec.json.format(msgspec.json.encode(found)).decode())

@@ -10,9 +10,6 @@ import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from string import ascii_lowercase, ascii_uppercase
-from typing import Any
-
-import msgspec
 
 from holdfast.api import scheme
 from holdfast.cli.connection import connect, list_all
@@ -27,7 +24,7 @@ from holdfast.cli.cpus.node_cpus import (
     read_node_cpus,
     summary,
 )
-from holdfast.cli.table import counted, escaped, format_table, in_one_unit
+from holdfast.cli.table import counted, escaped, format_table, in_one_unit, print_json
 from holdfast.cli.world_building import build_world
 from holdfast.framework.world import World
 from holdfast.numa.cpu_set import format_cpu_list, members_of
@@ -59,20 +56,14 @@ _PARTS = ("has", "used", "reserved", "free")
 def run(node: str, kubeconfig: Path | None, output: str) -> None:
     """Print the CPUs of a node, or a line for each node."""
     world = asyncio.run(_read(kubeconfig))
-    if node:
-        one = read_node_cpus(world, node)
+    every = [read_node_cpus(world, node)] if node else nodes_with_topology(world)
+    if output == "json":
+        print_json(as_data(every[0]) if node else list(map(summary, every)))
+    elif node:
         width = max(shutil.get_terminal_size((80, 24)).columns, NARROWEST)
-        _print(as_data(one) if output == "json" else as_text(one, width))
+        print(as_text(every[0], width))
     else:
-        every = nodes_with_topology(world)
-        _print([summary(each) for each in every] if output == "json" else nodes_as_text(every))
-
-
-def _print(found: Any) -> None:
-    if isinstance(found, str):
-        print(found)
-    else:
-        print(msgspec.json.format(msgspec.json.encode(found)).decode())
+        print(nodes_as_text(every))
 
 
 async def _read(kubeconfig: Path | None) -> World:

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import msgspec
 import yaml
 
 from holdfast.api import scheme
@@ -21,6 +20,7 @@ from holdfast.cli.devices.inventories import as_table, classic_devices
 from holdfast.cli.devices.pools import as_data, as_text
 from holdfast.cli.devices.shared_devices import shared_as_text, shared_devices
 from holdfast.cli.scheduler_configuration import SchedulerSetup
+from holdfast.cli.table import print_json
 from holdfast.client.client import Client
 from holdfast.errors import Forbidden
 from holdfast.feature_gates import Feature, FeatureGates
@@ -53,7 +53,7 @@ def run(which: Filter, kubeconfig: Path | None, feature_gates: str, output: str)
     shared = shared_devices(found.shared, which)
     data = as_data(listing) | {"classicDevices": classic, "sharedDevices": shared}
     if output == "json":
-        print(msgspec.json.format(msgspec.json.encode(data)).decode())
+        print_json(data)
     elif output == "yaml":
         sys.stdout.write(yaml.safe_dump(data, sort_keys=False))
     else:

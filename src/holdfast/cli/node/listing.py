@@ -8,8 +8,6 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from holdfast.api.meta import Object
 from holdfast.api.node import Lease, Node
 from holdfast.api.node_names import AGENT_LABEL, FAILED_ANNOTATION, LEASE_NAMESPACE
@@ -17,7 +15,7 @@ from holdfast.api.pod import Pod
 from holdfast.api.scheme import LEASES, NODES, PODS
 from holdfast.api.timestamps import seconds_of
 from holdfast.cli.connection import connect, list_all
-from holdfast.cli.table import format_duration, format_table
+from holdfast.cli.table import format_duration, format_table, print_json
 
 HEAD = ("NAME", "READY", "AGENT", "LEASE", "PODS", "TAINTS")
 """Columns of the table."""
@@ -27,7 +25,7 @@ def run(kubeconfig: Path | None, output: str) -> None:
     """Print all nodes."""
     found = as_data(asyncio.run(_read(kubeconfig)), time.time())
     if output == "json":
-        print(msgspec.json.format(msgspec.json.encode(found)).decode())
+        print_json(found)
     elif found:
         print(as_text(found))
     else:

@@ -7,14 +7,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from holdfast.api import scheme
 from holdfast.api.labels import Selector
 from holdfast.capacity.policy_usage import PolicyUsage, UnitUsage, headroom_text, usage_text
 from holdfast.cli.connection import connect, list_all
 from holdfast.cli.policy.reading import Compiled, compile_all
-from holdfast.cli.table import format_table, in_one_unit, join_names
+from holdfast.cli.table import format_table, in_one_unit, join_names, print_json
 
 HEAD = ("NAMESPACE", "NAME", "SELECTS", "STRATEGY", "PODS", "HEADROOM")
 READ = (scheme.NODES, scheme.PODS, scheme.RESOURCE_POLICIES)
@@ -25,7 +23,7 @@ def run(namespace: str, kubeconfig: Path | None, output: str) -> None:
     every = asyncio.run(_read(kubeconfig))
     found = [one for one in every if namespace in ("", one.object.namespace)]
     if output == "json":
-        print(msgspec.json.format(msgspec.json.encode([as_data(one) for one in found])).decode())
+        print_json([as_data(one) for one in found])
     elif found:
         print(as_text(found))
     elif every:

@@ -7,8 +7,6 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from holdfast.api.deletion_cost import DELETION_COST, MANAGED_DELETION_COST
 from holdfast.api.pod import Pod
 from holdfast.api.resource_policy import ResourcePolicy
@@ -17,7 +15,7 @@ from holdfast.capacity.policy_usage import GroupUsage, PolicyUsage, UnitUsage, h
 from holdfast.cli.connection import connect, list_all
 from holdfast.cli.policy.listing import READ, as_data, problems, resources_text, selector_text
 from holdfast.cli.policy.reading import Compiled, compile_one, require_usage, split_name
-from holdfast.cli.table import format_table
+from holdfast.cli.table import format_table, print_json
 
 HEAD = ("UNIT", "PRIORITY", "NODES", "PODS", "CAP", "FREE", "RESOURCES")
 POD_HEAD = ("UNIT", "NODE", "POD", "DELETION COST")
@@ -33,7 +31,7 @@ def run(
         data = as_data(found) | {"conditions": conditions(found.object)}
         if with_pods and found.usage is not None:
             data |= {"podsOfUnits": pods_data(found.usage)}
-        print(msgspec.json.format(msgspec.json.encode(data)).decode())
+        print_json(data)
     else:
         print(as_text(found, with_pods=with_pods))
 

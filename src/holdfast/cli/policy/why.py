@@ -7,8 +7,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from holdfast.api.meta import Object
 from holdfast.api.node import Node
 from holdfast.api.pod import Pod
@@ -28,7 +26,7 @@ from holdfast.cli.policy.next_pod import NextPod, pod_named, pod_of_workload, us
 from holdfast.cli.policy.reading import compile_one, require_usage, split_name
 from holdfast.cli.scheduler_configuration import SchedulerSetup
 from holdfast.cli.snapshot import snapshot_from_objects
-from holdfast.cli.table import join_names
+from holdfast.cli.table import join_names, print_json
 from holdfast.cli.workloads import read_pod_maker
 from holdfast.cli.world_building import DEFAULT_GATES
 from holdfast.clock import SystemClock
@@ -53,7 +51,7 @@ def run(
     now = SystemClock().now()
     answer = asyncio.run(_explain(*where, pod, target, kubeconfig, config, gates, now))
     if output == "json":
-        print(msgspec.json.format(msgspec.json.encode(answer)).decode())
+        print_json(answer)
     else:
         print("\n".join(answer["lines"]))
 

@@ -8,11 +8,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from holdfast.api import scheme
 from holdfast.cli.connection import connect, list_all, list_if_allowed
-from holdfast.cli.table import format_table, in_one_unit
+from holdfast.cli.table import format_table, in_one_unit, print_json
 from holdfast.cli.world_building import build_world
 from holdfast.columns.interner import PODS
 from holdfast.framework.world import World
@@ -25,7 +23,7 @@ def run(resources: Sequence[str], kubeconfig: Path | None, output: str) -> None:
     """Print the resources of every node."""
     found = node_resources(asyncio.run(_read(kubeconfig)), resources or USUAL)
     if output == "json":
-        print(msgspec.json.format(msgspec.json.encode(found)).decode())
+        print_json(found)
     else:
         print(as_text(found, resources or USUAL))
 

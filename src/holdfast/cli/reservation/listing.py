@@ -7,13 +7,11 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from holdfast.api import scheme
 from holdfast.api.reservation import FINAL, PENDING, Reservation, ReservationOwner
 from holdfast.api.reservation_names import OWNER_NAMESPACES
 from holdfast.cli.connection import connect, list_objects
-from holdfast.cli.table import format_duration, format_table, list_amounts
+from holdfast.cli.table import format_duration, format_table, list_amounts, print_json
 from holdfast.clock import SystemClock
 
 HEAD = ("NAME", "PHASE", "NODE", "FOR", "HELD", "USED", "OWNERS", "ENDS")
@@ -24,7 +22,7 @@ def run(kubeconfig: Path | None, output: str) -> None:
     found = asyncio.run(_read(kubeconfig))
     now = SystemClock().now()
     if output == "json":
-        print(msgspec.json.format(msgspec.json.encode([as_data(r, now) for r in found])).decode())
+        print_json([as_data(r, now) for r in found])
     elif not found:
         print(
             "there are no reservations; `holdfast reservation create --help` says how to make one"

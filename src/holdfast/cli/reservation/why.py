@@ -7,8 +7,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from holdfast.api import scheme
 from holdfast.api.meta import Object
 from holdfast.api.pod import Pod
@@ -22,7 +20,7 @@ from holdfast.cli.explanation_text import format_explanation
 from holdfast.cli.reservation.listing import ends, owners_of, trouble
 from holdfast.cli.scheduler_configuration import SchedulerSetup
 from holdfast.cli.snapshot import Snapshot
-from holdfast.cli.table import format_duration, list_amounts
+from holdfast.cli.table import format_duration, list_amounts, print_json
 from holdfast.cli.world_building import DEFAULT_GATES, build_world
 from holdfast.clock import SystemClock
 from holdfast.device_share.ledger import annotated_use
@@ -41,7 +39,7 @@ def run(name: str, kubeconfig: Path | None, config: Path | None, gates: str, out
     """Print the explanation of a reservation."""
     answer = asyncio.run(_explain(name, kubeconfig, config, gates))
     if output == "json":
-        print(msgspec.json.format(msgspec.json.encode(answer)).decode())
+        print_json(answer)
     else:
         print("\n".join(answer["lines"]))
 
