@@ -97,6 +97,13 @@ class Group(TyperGroup):
             return super().parse_args(ctx, args)
 
 
+def command_group(name: str, summary: str) -> typer.Typer:
+    """Return a group without commands; called without one it prints its help."""
+    return typer.Typer(
+        name=name, cls=Group, help=summary, no_args_is_help=True, rich_markup_mode=None
+    )
+
+
 @contextmanager
 def _suggested_option(ctx: Context, args: list[str]) -> Iterator[None]:
     typed_args = list(args)

@@ -8,15 +8,9 @@ from typing import Annotated
 
 import typer
 
-from holdfast.cli.usage import Command, Group
+from holdfast.cli.usage import Command, command_group
 
-app = typer.Typer(
-    name="driver",
-    cls=Group,
-    help="Start the project of a device driver.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-)
+app = command_group("driver", "Start the project of a device driver.")
 
 
 @app.command("new", cls=Command, short_help="Write a driver with tests and manifests.")

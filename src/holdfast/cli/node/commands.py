@@ -8,15 +8,9 @@ from typing import Annotated
 import typer
 
 from holdfast.cli.flags import Kubeconfig, Output, OutputOption
-from holdfast.cli.usage import Command, Group
+from holdfast.cli.usage import Command, command_group
 
-app = typer.Typer(
-    name="node",
-    cls=Group,
-    help="Let nodes fail and recover; list them.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-)
+app = command_group("node", "Let nodes fail and recover; list them.")
 Names = Annotated[list[str], typer.Argument(metavar="NAME...", hidden=True)]
 
 

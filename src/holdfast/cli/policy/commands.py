@@ -15,15 +15,9 @@ from holdfast.cli.flags import (
     SchedulerConfig,
     SchedulerGates,
 )
-from holdfast.cli.usage import Command, Group
+from holdfast.cli.usage import Command, command_group
 
-app = typer.Typer(
-    name="policy",
-    cls=Group,
-    help="List resource policies; show and explain their units.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-)
+app = command_group("policy", "List resource policies; show and explain their units.")
 Name = Annotated[str, typer.Argument(metavar="NAME", hidden=True)]
 
 

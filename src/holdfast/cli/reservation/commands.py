@@ -15,15 +15,9 @@ from holdfast.cli.flags import (
     SchedulerConfig,
     SchedulerGates,
 )
-from holdfast.cli.usage import Command, Group, at_least, parse_seconds
+from holdfast.cli.usage import Command, at_least, command_group, parse_seconds
 
-app = typer.Typer(
-    name="reservation",
-    cls=Group,
-    help="Create, list and explain reservations; show free resources.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-)
+app = command_group("reservation", "Create, list and explain reservations; show free resources.")
 
 
 @app.command(
