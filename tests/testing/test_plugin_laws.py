@@ -153,7 +153,7 @@ class NeedsItsPlan(TaintToleration):
         (with_plan(TaintToleration, WrongForSlices), "slice equals rows|incremental equals full"),
         (Unbounded, "scores end in 0..100"),
         (Incomparable, "plans are comparable"),
-        (UnnamedPlan, "plan_classes names OnlyNode, which pre_filter returns"),
+        (UnnamedPlan, "pre_filter returned an object of OnlyNode: return Skip"),
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )
@@ -279,6 +279,17 @@ COMPLETE = {"filter": method, "reason": "node(s) did not fit"}
         (with_plans(plan_class(Tiers)), "class OwnPlan has Tiers without a method tier"),
         (plugin_class(event_keys=method), "class Own has a method event_keys, but not pod_keys"),
         (plugin_class(object), "class Own is no plugin: derive it from Plugin"),
+        (plugin_class(traits=Traits(scope="row")), "class Own: scope is 'row': write a member of"),
+        (plugin_class(traits=Traits(epochs="images")), "class Own: epochs is 'images': write a "),
+        (
+            plugin_class(traits=Traits(events_to_register={"Pod": None})),
+            "class Own: events_to_register is {'Pod': None}: write a dict with a tuple of actions",
+        ),
+        (plugin_class(plan_classes=OnlyNode), "write a tuple of classes"),
+        (
+            with_plans(OnlyNode, traits=Traits(reads_outside_spec=True)),
+            "class Own has reads_outside_spec, but no method reads",
+        ),
         (
             plugin_class(traits=Traits(epochs=("layuot",))),
             "class Own: 'layuot' is no epoch: did you mean layout",

@@ -115,7 +115,7 @@ def all_tiers(found: Feasible) -> Feasible:
     if found.whole_class is None:
         return found
     whole = found.whole_class
-    complete = _filter(Feasible(found.pod, found.view, whole, whole.outcomes))
+    complete = _filter(Feasible(found.pod, found.view, whole, found.outcomes, True))
     assert isinstance(complete, Feasible), "a row of the best tier is feasible"
     return complete
 
@@ -137,7 +137,10 @@ def _pre_filtered(profile: Profile, view: View) -> Feasible:
     cache = decision_cache(profile, view.world)
     pod_class = cache.pod_class(view.pod, view)
     outcomes = cache.outcomes_for(pod_class, view.pod, view)
-    return Feasible(view.pod, view, pod_class, outcomes)
+    of_class = outcomes is pod_class.outcomes or not any(
+        [outcomes[place].decides for place in pod_class.parts.places_per_pod]
+    )
+    return Feasible(view.pod, view, pod_class, outcomes, of_class)
 
 
 def _best_tier(found: Feasible) -> Feasible | None:
@@ -152,7 +155,7 @@ def _best_tier(found: Feasible) -> Feasible | None:
     whole = found.pod_class
     for tier_class in whole.tier_classes():
         tier_class.refresh()
-        tier = Feasible(pod, view, tier_class, tier_class.outcomes, whole_class=whole)
+        tier = Feasible(pod, view, tier_class, found.outcomes, True, whole_class=whole)
         if tier_class.parts.filters_per_pod:
             tier, _ = run_filters_per_pod(tier)
         if tier.row_count:

@@ -24,9 +24,11 @@ class Feasible(NamedTuple):
     """The rows on which a pod can run.
 
     ``outcomes`` is the list ``pod_class.outcomes`` itself, unless a plugin that is asked for every
-    pod takes part. ``mask`` is None while it equals ``pod_class.feasible_mask``; ``remaining`` has
-    it too, if that is kept. ``preselected_row`` is the row of the node that the pod is nominated
-    to, if that is feasible: it is chosen without scoring. ``whole_class`` is set if only the best
+    pod has a plan for it. ``is_of_class``: none of these plans has a say in where the pod goes, so
+    rows and scores of the class are the pod's. ``mask`` is None while it equals
+    ``pod_class.feasible_mask``; ``remaining`` has it too, if that is kept. ``preselected_row`` is
+    the row of the node that the pod is nominated to, if that is feasible: it is chosen without
+    scoring. ``whole_class`` is set if only the best
     tier of that class was evaluated: then these are its feasible rows (``all_tiers``).
     """
 
@@ -34,16 +36,12 @@ class Feasible(NamedTuple):
     view: View
     pod_class: PodClass
     outcomes: list[PreFilterOutcome]
+    is_of_class: bool
     mask: NDArray[np.bool_] | None = None
     remaining: RemainingRows | None = None
     statuses: RowStatuses = NO_STATUSES
     preselected_row: int | None = None
     whole_class: PodClass | None = None
-
-    @property
-    def is_of_class(self) -> bool:
-        """Whether no plugin that is asked for every pod takes part."""
-        return self.outcomes is self.pod_class.outcomes
 
     @property
     def class_of_all_tiers(self) -> PodClass:
@@ -89,7 +87,7 @@ class Feasible(NamedTuple):
     @property
     def plans(self) -> dict[str, PodPlan]:
         """The plan of each plugin that takes part, by the plugin's name; do not modify it."""
-        if self.is_of_class:
+        if self.outcomes is self.pod_class.outcomes:
             return self.pod_class.plans
         return self.pod_class.plans | {p.use.name: p.plan for p in self.per_pod if not p.skip}
 

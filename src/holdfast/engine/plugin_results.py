@@ -37,6 +37,10 @@ from holdfast.framework.view import View
 _FILTER_ORDER = attrgetter("use.filter_order")
 
 
+class WrongPlan(TypeError):
+    """A plugin's ``pre_filter`` returned something that is none of its plans."""
+
+
 class PreFilterOutcome:
     """The result of one plugin's ``pre_filter``: skip, reject or a plan.
 
@@ -74,6 +78,12 @@ class PreFilterOutcome:
         else:
             self.filters = self.scores = self.tiers = False
             self.level = use.level
+
+    @property
+    def decides(self) -> bool:
+        """Whether it has a say in where the pod goes; a plan that only reserves has none."""
+        says = self.filters or self.scores or self.tiers or self.methods.pre_scores
+        return says or self.reject is not None or self.allowed_rows is not None
 
     @property
     def only_pre_scores(self) -> bool:
@@ -123,9 +133,14 @@ def run_pre_filter(
 def call_pre_filter(use: PluginUse, pod: PodInfo, view: View) -> PodPlan | Skip | Reject:
     """Call a plugin's ``pre_filter``, counted and measured."""
     use.pre_filtered[0] += 1
-    if use.meter.on:
-        return use.meter.measure(use.name, Point.PRE_FILTER, use.plugin.pre_filter, pod, view)
-    return use.plugin.pre_filter(pod, view)
+    result = use.meter.call(use.name, Point.PRE_FILTER, use.plugin.pre_filter, pod, view)
+    if not isinstance(result, use.results):
+        wanted = ", ".join([plan.__name__ for plan in use.plugin.plan_classes])
+        raise WrongPlan(
+            f"{use.name}.pre_filter returned an object of {type(result).__name__}: return Skip(), "
+            f"Reject(...) or an object of plan_classes ({wanted})"
+        )
+    return result
 
 
 def active_filters(outcomes: Iterable[PreFilterOutcome]) -> tuple[FilterPair, ...]:

@@ -126,7 +126,7 @@ class PluginUse:
     __slots__ = ("accepts_slices", "bounded_scores", "comparable_plans", "epochs", "filter_order",
                  "filtered", "filters", "ignores_requests", "key_outside_spec", "level",
                  "may_have_tiers", "meter", "name", "node_scope", "plugin",
-                 "pre_filter_enabled", "pre_filtered", "pre_scored", "scored",
+                 "pre_filter_enabled", "pre_filtered", "pre_scored", "results", "scored",
                  "scores")  # fmt: skip
 
     def __init__(self, plugin: Plugin, profile: Profile | None = None) -> None:
@@ -149,6 +149,7 @@ class PluginUse:
         self.comparable_plans = traits.comparable_plans
         self.ignores_requests = traits.ignores_requests
         self.key_outside_spec = plugin.key_outside_spec if traits.reads_outside_spec else None
+        self.results = (Skip, Reject, *plugin.plan_classes)
         self.meter = profile.meter
         self.pre_filtered, self.filtered, self.pre_scored, self.scored = (
             profile.meter.counter(plugin.name, point, profile.name)

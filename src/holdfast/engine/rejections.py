@@ -310,7 +310,9 @@ class FirstRejections:
             if self._groups_reasons[index]:
                 rows = (self.plugin_of[: self._nodes.size] == index).nonzero()[0]
                 groups = self.filters[index][1].reason_groups(rows)
-                assert groups is not None
+                if groups is None:
+                    self._groups_reasons[index] = False
+                    continue
                 for group in sorted(set(groups.tolist())):
                     members = rows[groups == group]
                     statuses.put_all(members, self._status(index, int(members[0])))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields
 from difflib import get_close_matches
 from typing import Any
@@ -62,6 +62,10 @@ def _faults(plugin: object) -> Iterator[str]:
     if not isinstance(plugin.traits, Traits):
         yield f"class {kind} has no traits: write `traits = Traits()` in it {hint}"
         return
+    wrong = _wrong_types(plugin, kind)
+    if wrong:
+        yield wrong
+        return
     yield from _unknown_words(plugin.traits, kind)
     if not isinstance(plugin, PodPlan):
         for name, plan in _PLAN_METHODS.items():
@@ -73,6 +77,29 @@ def _faults(plugin: object) -> Iterator[str]:
     yield from _point_faults(plugin, kind)
     for plan_class in plugin.plan_classes:
         yield from _plan_faults(plan_class)
+
+
+def _wrong_types(plugin: Plugin, kind: str) -> str:
+    """Describe a declaration of the wrong type, or return ""."""
+    traits, events = plugin.traits, plugin.traits.events_to_register
+    if not isinstance(traits.scope, Scope):
+        return f"class {kind}: scope is {traits.scope!r}: write a member of Scope"
+    if not _is_tuple_of(traits.epochs, str):
+        return f"class {kind}: epochs is {traits.epochs!r}: write a tuple of epochs"
+    if events is not None and not (
+        isinstance(events, Mapping) and all(_is_tuple_of(of, str) for of in events.values())
+    ):
+        return (
+            f"class {kind}: events_to_register is {events!r}: write a dict with a tuple of actions "
+            "for each resource"
+        )
+    if not _is_tuple_of(plugin.plan_classes, type):
+        return f"class {kind}: plan_classes is {plugin.plan_classes!r}: write a tuple of classes"
+    return ""
+
+
+def _is_tuple_of(value: object, kind: type) -> bool:
+    return isinstance(value, tuple) and all(isinstance(item, kind) for item in value)
 
 
 def _unknown_words(traits: Traits, kind: str) -> Iterator[str]:
@@ -102,6 +129,10 @@ def _point_faults(plugin: Plugin, kind: str) -> Iterator[str]:
                 f"class {kind} has no method reads: its scope is not CLUSTER, so results are "
                 "cached by what reads returns"
             )
+        elif plugin.traits.reads_outside_spec and not (
+            overrides(plugin, Plugin.reads) or overrides(plugin, Plugin.key_outside_spec)
+        ):
+            yield f"class {kind} has reads_outside_spec, but no method reads"
     elif plugin.plan_classes:
         yield f"class {kind} has no pre_filter, so nothing returns its plan"
     if plugin.traits.scope is Scope.CLUSTER and any(
@@ -122,7 +153,7 @@ def _plan_faults(plan: type) -> Iterator[str]:
     if issubclass(plan, NodeFilter):
         if not overrides(plan, NodeFilter.filter):
             yield f"class {kind} is a NodeFilter without a method filter"
-        if not (overrides(plan, NodeFilter.reasons) or plan.reason or _annotates_reason(plan)):
+        if not overrides(plan, NodeFilter.reasons) and not _has_reason(plan):
             yield f"class {kind} is a NodeFilter without `reason: str` or a method reasons"
     elif issubclass(plan, PreemptionRules):
         yield f"class {kind} has PreemptionRules, but is no NodeFilter"
@@ -140,10 +171,11 @@ def _plan_faults(plan: type) -> Iterator[str]:
     yield from _incomplete(plan)
 
 
-def _annotates_reason(plan: type) -> bool:
-    """Return whether each plan of a class has a reason of its own."""
+def _has_reason(plan: type) -> bool:
+    """Return whether a class has a reason, or each of its plans has one."""
     own = plan.__mro__[: plan.__mro__.index(NodeFilter)]
-    return any("reason" in vars(kind).get("__annotations__", {}) for kind in own)
+    each = any("reason" in vars(kind).get("__annotations__", {}) for kind in own)
+    return each or bool(getattr(plan, "reason", ""))
 
 
 def _incomplete(author: type) -> Iterator[str]:

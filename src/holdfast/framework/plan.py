@@ -70,8 +70,9 @@ class NodeFilter(PodPlan):
 
     filters: bool = True
     """Whether it filters this pod; False for a plan that only scores it."""
-    reason: str = ""
-    """The reason of every rejected row, if there is only one; else write ``reasons``."""
+    reason: str
+    """The reason of every rejected row, if there is only one; else write ``reasons``. It has no
+    default: a dataclass would inherit that."""
 
     def filter(self, rows: Rows, change: PodChange = NO_CHANGE) -> Verdicts:
         """Return 0, 1 or 2 per row (see Code), with pods hypothetically added and removed.
@@ -106,7 +107,7 @@ class NodeFilter(PodPlan):
         For speed: without it ``reasons`` is called for each of thousands of rows, unless there is
         only one reason or there are ``reason_groups``.
         """
-        if self.reason:
+        if type(self).reasons is NodeFilter.reasons:
             return {self.reason: len(rows)}
         groups = self.reason_groups(rows)
         if groups is None:

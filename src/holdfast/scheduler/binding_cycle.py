@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, replace
 from typing import Any
@@ -40,6 +41,7 @@ from holdfast.scheduler.result_handler import ResultHandler
 from holdfast.scheduler.scheduling_queue import SchedulingQueue
 from holdfast.scheduler.status_reporter import StatusReporter
 
+log = logging.getLogger(__name__)
 ROUNDING = 0.001
 """Rounding error of sums and differences of times of day; seconds."""
 
@@ -61,17 +63,25 @@ class AssumedPod:
     @property
     def needs_nomination(self) -> bool:
         """Whether the expected node must be written first: the first PreBind plugin does not."""
-        for _, first in pre_binders(self.profile, self.placement):
-            if first.may_end_pending(self.placement):
-                return False
-            return not first.writes_nominated_node(self.placement)
+        try:
+            for _, first in pre_binders(self.profile, self.placement):
+                if first.may_end_pending(self.placement):
+                    return False
+                return not first.writes_nominated_node(self.placement)
+        except Exception:
+            log.exception("asking whether %s needs a nomination failed", self.placement.pod.key)
         return False
 
     @property
     def may_end_pending(self) -> bool:
         """Whether a PreBind plugin may end the attempt: the pod stays in flight until then."""
         reservers = self.profile.reservers(Point.PRE_BIND, self.placement.plans)
-        return any([plan.may_end_pending(self.placement) for _, plan in reservers])
+        try:
+            return any([plan.may_end_pending(self.placement) for _, plan in reservers])
+        except Exception:
+            # One plugin with a bug must not stop the others; the pod only keeps its events.
+            log.exception("asking whether %s may end pending failed", self.placement.pod.key)
+            return True
 
 
 class BindingTasks(BackgroundTasks):

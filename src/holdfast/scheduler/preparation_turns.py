@@ -147,7 +147,7 @@ class Preparations:
         """
         profile = self._profiles[queued.pod_info.scheduler_name]
         view = profile.view(queued.pod_info, self._world, self._clock.now())
-        if queued.removed or needs_no_step(profile, view):
+        if queued.removed or self._needs_no_step(profile, view):
             return view
         preparation = self._preparation(queued)
         if preparation.begin():
@@ -160,6 +160,14 @@ class Preparations:
         else:
             self._add(namespace, queued)
         return None
+
+    def _needs_no_step(self, profile: Profile, view: View) -> bool:
+        try:
+            return needs_no_step(profile, view)
+        except Exception:
+            # A plugin may raise an error for one pod. The cycle handles it, if it occurs there too.
+            log.debug("asking what %s needs failed", view.pod.key, exc_info=True)
+            return False
 
     def step(self) -> CyclePreparation | None:
         """Take a step of the namespace whose turn it is; return the preparation that has ended.

@@ -132,6 +132,8 @@ class QueueingHints(QueueingRules):
         if overrides(plugin, Plugin.event_keys):
             return True
         if plugin.traits.reads_outside_spec:
+            if not overrides(plugin, Plugin.key_outside_spec):
+                return True
             view = self._view(pod_info)
             return plugin.key_outside_spec(pod_info, view) is not None
         return has_point(plugin, Point.FILTER) and plugin.traits.scope is Scope.CLUSTER

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from holdfast.capacity.reserved_resources import expected_reservation
 from holdfast.columns.interner import PODS
 from holdfast.columns.pod_info import PodInfo
-from holdfast.engine.plugin_results import PreFilterOutcome, run_pre_filter
+from holdfast.engine.plugin_results import PreFilterOutcome, WrongPlan, run_pre_filter
 from holdfast.engine.plugin_use import CyclePlan, PluginUse
 from holdfast.framework.plan import PodPlan
 from holdfast.framework.plugin import (
@@ -75,11 +75,10 @@ def prepare_case(plugin: Plugin, world: World, pod: Any, now: float = 0.0) -> Ca
     """Call ``pre_filter`` for a pod, without caches."""
     pod_info = world.pod_info(pod)
     use = PluginUse(plugin)
-    outcome = run_pre_filter(use, pod_info, View(world, pod_info, now))
-    if isinstance(outcome.plan, PodPlan):
-        kind = type(outcome.plan)
-        law = f"{plugin.name}: plan_classes names {kind.__name__}, which pre_filter returns"
-        assert issubclass(kind, use.plugin.plan_classes), law
+    try:
+        outcome = run_pre_filter(use, pod_info, View(world, pod_info, now))
+    except WrongPlan as wrong:
+        raise AssertionError(str(wrong)) from wrong
     return Case(use.plugin, pod_info, world, outcome)
 
 

@@ -115,8 +115,8 @@ class DynamicResources(Plugin):
     def prepare(self, pod: PodInfo, view: View, rows: Callable[[], Rows]) -> Iterator[None] | None:
         """Search devices in short steps; ``filter`` and ``post_filter`` then find the results."""
         plan = self.pre_filter(pod, view)
-        if isinstance(plan, Skip):
-            return None  # whether a pod needs devices depends on its spec and on device classes
+        if isinstance(plan, Skip) and not pod.pod.spec.resource_claims:
+            return None  # whether its resources are devices depends on device classes only
         return (
             self._search(pod, view, rows, plan) if isinstance(plan, ClaimAllocation) else iter(())
         )
