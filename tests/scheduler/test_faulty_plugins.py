@@ -60,6 +60,35 @@ class ReturnsAnotherPlan(ForTeams):
         return Reserver()
 
 
+class Bind(Plugin, Reserver):
+    """Each subclass fails for pods without a team, after they were placed."""
+
+    name = "Bind"
+
+    def pre_filter(self, pod, view):
+        return self
+
+    def pre_bind(self, placement):
+        yield from ()
+
+    def undo_pre_bind(self, placement):
+        yield from ()
+
+
+class FailsPreFlight(Bind):
+    def pre_bind_pre_flight(self, placement):
+        return bool(placement.pod.labels["team"])
+
+
+class FailsToSayWhetherItEnds(Bind):
+    def may_end_pending(self, placement):
+        return not placement.pod.labels["team"]
+
+    def pre_bind(self, placement):
+        yield from ()
+        return Reject(Code.PENDING, ("later",)) if "team" not in placement.pod.labels else None
+
+
 class UnhashableKey(Plugin):
     name = "UnhashableKey"
     traits = Traits(scope=Scope.NODE)
@@ -98,6 +127,8 @@ def harness(tmp_path, *plugins):
         (ReturnsAnotherPlan(), "ForTeams.pre_filter returned an object of Reserver: return Skip()"),
         (UnhashableKey(), "unhashable type: 'list'"),
         (NeedsPreparation(), ""),
+        (FailsPreFlight(), "running PreBind plugins: 'team'"),
+        (FailsToSayWhetherItEnds(), "running PreBind plugins: 'team'"),
     ],
     ids=lambda value: type(value).__name__,
 )

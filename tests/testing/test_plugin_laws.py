@@ -19,7 +19,7 @@ from holdfast.framework.plugin import (
     Tiers,
     Traits,
 )
-from holdfast.framework.reservation_options import ReservationFilter
+from holdfast.framework.reservation_options import ReservationAllocator, ReservationFilter
 from holdfast.plugins.image_locality import ImageLocality
 from holdfast.plugins.node_name import NodeName, OnlyNode
 from holdfast.plugins.node_resources_fit import NodeResourcesFit
@@ -278,6 +278,11 @@ COMPLETE = {"filter": method, "reason": "node(s) did not fit"}
         ),
         (with_plans(plan_class(Tiers)), "class OwnPlan has Tiers without a method tier"),
         (plugin_class(event_keys=method), "class Own has a method event_keys, but not pod_keys"),
+        (plugin_class(pod_keys=method), "class Own has a method pod_keys, but not event_keys"),
+        (
+            with_plans(plan_class(ReservationAllocator, **COMPLETE)),
+            "class OwnPlan is a ReservationAllocator without a method with_options",
+        ),
         (plugin_class(object), "class Own is no plugin: derive it from Plugin"),
         (plugin_class(traits=Traits(scope="row")), "class Own: scope is 'row': write a member of"),
         (plugin_class(traits=Traits(epochs="images")), "class Own: epochs is 'images': write a "),

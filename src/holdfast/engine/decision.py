@@ -104,7 +104,7 @@ def feasible(profile: Profile, view: View) -> Feasible | Rejection:
         if rejected is not None:
             return pre_filter_rejection(view, found.outcomes, *rejected)
     if pod_class.parts.tiered is not None:
-        tier = _best_tier(found)
+        tier = _feasible_in_best_tier(found)
         if tier is not None:
             return tier
     return _filter(found)
@@ -143,7 +143,7 @@ def _pre_filtered(profile: Profile, view: View) -> Feasible:
     return Feasible(view.pod, view, pod_class, outcomes, of_class)
 
 
-def _best_tier(found: Feasible) -> Feasible | None:
+def _feasible_in_best_tier(found: Feasible) -> Feasible | None:
     """Return the feasible rows of the best tier that has any, without evaluating the others.
 
     None: there are none. Nominated pods, and plugins that are asked for every pod, need all rows.

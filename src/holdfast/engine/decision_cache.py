@@ -21,7 +21,7 @@ from holdfast.engine.plugin_results import (
 from holdfast.engine.plugin_use import CacheLevel, PluginUse, cycle_plugins
 from holdfast.engine.pod_class import PodClass
 from holdfast.engine.profile import Profile
-from holdfast.engine.reservation_options import combine_options, has_options
+from holdfast.engine.reservation_options import combine_options, filters_reservations
 from holdfast.framework.plugin import Code, Plugin, Skip
 from holdfast.framework.reservation_options import ReservationAllocator
 from holdfast.framework.view import View
@@ -245,7 +245,7 @@ class DecisionCache:
 
     def _with_options(self, outcomes: list[PreFilterOutcome], view: View) -> list[PreFilterOutcome]:
         """Give the plugin that allocates reservations what other plugins say about them."""
-        others = [p for p in outcomes if has_options(p)]
+        others = [p for p in outcomes if filters_reservations(p)]
         if not others:
             return outcomes
         outcomes = list(outcomes)

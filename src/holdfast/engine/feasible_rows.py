@@ -28,8 +28,8 @@ class Feasible(NamedTuple):
     rows and scores of the class are the pod's. ``mask`` is None while it equals
     ``pod_class.feasible_mask``; ``remaining`` has it too, if that is kept. ``preselected_row`` is
     the row of the node that the pod is nominated to, if that is feasible: it is chosen without
-    scoring. ``whole_class`` is set if only the best
-    tier of that class was evaluated: then these are its feasible rows (``all_tiers``).
+    scoring. ``whole_class`` is set if only the best tier of that class was evaluated: then these
+    are its feasible rows (``all_tiers``).
     """
 
     pod: PodInfo
@@ -104,7 +104,7 @@ class Feasible(NamedTuple):
 
 
 def run_filters_per_pod(found: Feasible) -> tuple[Feasible, str]:
-    """Remove the rows that filters reject which are called for every pod; also return an error.
+    """Run the filters that are called for every pod; return the rest, and an error or "".
 
     An error on any row fails the attempt, unless the pod fits on the node it is nominated to.
     """

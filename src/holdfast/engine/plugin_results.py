@@ -134,7 +134,7 @@ def call_pre_filter(use: PluginUse, pod: PodInfo, view: View) -> PodPlan | Skip 
     """Call a plugin's ``pre_filter``, counted and measured."""
     use.pre_filtered[0] += 1
     result = use.meter.call(use.name, Point.PRE_FILTER, use.plugin.pre_filter, pod, view)
-    if not isinstance(result, use.results):
+    if not isinstance(result, use.result_types):
         wanted = ", ".join([plan.__name__ for plan in use.plugin.plan_classes])
         raise WrongPlan(
             f"{use.name}.pre_filter returned an object of {type(result).__name__}: return Skip(), "

@@ -22,7 +22,6 @@ from holdfast.framework.plugin import (
     Verdicts,
 )
 from holdfast.framework.points import Point, has_point, overrides
-from holdfast.framework.reservation_options import ReservationFilter
 
 
 class CacheLevel(Enum):
@@ -78,7 +77,6 @@ class PlanMethods(NamedTuple):
     """
 
     filters: bool
-    filters_reservations: bool
     filters_by_row: bool
     groups_reasons: bool
     scores: bool
@@ -99,7 +97,6 @@ def plan_methods(plan: type) -> PlanMethods:
     pre_scores = overrides(plan, NodeScorer.pre_score)
     return PlanMethods(
         filters=issubclass(plan, NodeFilter),
-        filters_reservations=issubclass(plan, ReservationFilter),
         filters_by_row=overrides(plan, NodeFilter.filter_row),
         groups_reasons=overrides(plan, NodeFilter.reason_groups),
         scores=overrides(plan, NodeScorer.score),
@@ -126,7 +123,7 @@ class PluginUse:
     __slots__ = ("accepts_slices", "bounded_scores", "comparable_plans", "epochs", "filter_order",
                  "filtered", "filters", "ignores_requests", "key_outside_spec", "level",
                  "may_have_tiers", "meter", "name", "node_scope", "plugin",
-                 "pre_filter_enabled", "pre_filtered", "pre_scored", "results", "scored",
+                 "pre_filter_enabled", "pre_filtered", "pre_scored", "result_types", "scored",
                  "scores")  # fmt: skip
 
     def __init__(self, plugin: Plugin, profile: Profile | None = None) -> None:
@@ -149,7 +146,7 @@ class PluginUse:
         self.comparable_plans = traits.comparable_plans
         self.ignores_requests = traits.ignores_requests
         self.key_outside_spec = plugin.key_outside_spec if traits.reads_outside_spec else None
-        self.results = (Skip, Reject, *plugin.plan_classes)
+        self.result_types = (Skip, Reject, *plugin.plan_classes)
         self.meter = profile.meter
         self.pre_filtered, self.filtered, self.pre_scored, self.scored = (
             profile.meter.counter(plugin.name, point, profile.name)

@@ -144,9 +144,9 @@ class PodClass:
             yield found
 
     def nominated_filter(self, world: World, priority: int) -> NominatedPodFilter:
-        """Return the filters whose results are kept, up to the first one that is called per pod.
+        """Return the kept filters with nominated pods, up to the first one called for every pod.
 
-        With pods nominated to nodes; ``priority`` is the same for all pods of the class.
+        ``priority`` is the same for all pods of the class.
         """
         if self._nominated_filter is None:
             kept = takewhile(lambda p: p.row_results is not None, in_filter_order(self.outcomes))
@@ -157,7 +157,7 @@ class PodClass:
 
     @property
     def made_nominated_filter(self) -> NominatedPodFilter | None:
-        """The same if it was asked for before."""
+        """That filter, or None while ``nominated_filter`` was not called."""
         return self._nominated_filter
 
     def first_rejections(self, per_pod: list[Verdicts]) -> FirstRejections | None:

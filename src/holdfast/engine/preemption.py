@@ -77,11 +77,6 @@ def may_preempt(pod: PodInfo) -> bool:
     return pod.pod.spec.preemption_policy != "Never"
 
 
-def protection_of(rejection: Rejection) -> Callable[[PodInfo], bool] | None:
-    """Return which pods must not be evicted for the rejected pod, if a filter says so."""
-    return protection_by(rejection.filters, rejection.pod)
-
-
 def protection_by(filters: Iterable[FilterPair], pod: PodInfo) -> Callable[[PodInfo], bool] | None:
     """Return which pods must not be evicted for a pod, if one of these filters says so."""
     for _, plan in filters:

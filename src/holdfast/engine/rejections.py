@@ -194,7 +194,9 @@ def common_allowed_rows(restricting: list[PreFilterOutcome]) -> Rows:
     return common
 
 
-def _in_filter_order(outcomes: list[PreFilterOutcome], per_pod: list[Verdicts]) -> list[Verdicts]:
+def _verdicts_in_filter_order(
+    outcomes: list[PreFilterOutcome], per_pod: list[Verdicts]
+) -> list[Verdicts]:
     """Return the verdicts of all filters; ``per_pod`` has those that are not in row results."""
     cached = {p.use.name: p.row_results.verdicts for p in outcomes if p.row_results is not None}
     rest = (p.use.name for p in outcomes if p.filters and p.row_results is None)
@@ -222,7 +224,7 @@ class FirstRejections:
         self._nodes = nodes
         self._journal_reader = JournalReader(nodes.journal)
         self.per_pod = per_pod
-        self._verdicts = _in_filter_order(outcomes, per_pod)
+        self._verdicts = _verdicts_in_filter_order(outcomes, per_pod)
         self._verdicts_at = [cells(verdicts) for verdicts in self._verdicts]
         self._counts: list[int] = []
         self.reason_counts: list[Mapping[str, int]] = []

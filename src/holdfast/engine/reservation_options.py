@@ -14,7 +14,7 @@ from holdfast.framework.reservation_options import (
 from holdfast.framework.view import View
 
 
-def has_options(outcome: PreFilterOutcome) -> bool:
+def filters_reservations(outcome: PreFilterOutcome) -> bool:
     """Return whether a plugin filters the reservations of the pod."""
     return outcome.filters and isinstance(outcome.plan, ReservationFilter)
 

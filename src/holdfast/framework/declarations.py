@@ -1,4 +1,4 @@
-"""Find what is wrong with a plugin class before it runs: methods that nothing would ever call."""
+"""Find what is wrong with a plugin class before it runs: methods and declarations."""
 
 from __future__ import annotations
 
@@ -34,8 +34,18 @@ _TOGETHER: tuple[tuple[Callable[..., Any], Callable[..., Any]], ...] = (
     (Reserver.pre_bind, Reserver.undo_pre_bind),
     (Reserver.undo_pre_bind, Reserver.pre_bind),
     (Plugin.event_keys, Plugin.pod_keys),
+    (Plugin.pod_keys, Plugin.event_keys),
 )
 """Methods that are nothing without another one."""
+_MUST: dict[type, tuple[Callable[..., Any], ...]] = {
+    ReservationFilter: (
+        ReservationFilter.filter_reservations,
+        ReservationFilter.filter_without_reservation,
+        ReservationFilter.reservation_reasons,
+    ),
+    ReservationAllocator: (ReservationAllocator.with_options,),
+}
+"""Methods without a default."""
 
 
 def declaration_fault(plugin: object) -> str:
@@ -103,7 +113,7 @@ def _is_tuple_of(value: object, kind: type) -> bool:
 
 
 def _unknown_words(traits: Traits, kind: str) -> Iterator[str]:
-    """Describe misspelt epochs and events: nothing would ever be called for them."""
+    """Describe misspelt epochs and events: results would never be outdated, hints never run."""
     events = traits.events_to_register or {}
     for what, names, words in (
         ("epoch", traits.epochs, Epoch),
@@ -151,10 +161,7 @@ def _plan_faults(plan: type) -> Iterator[str]:
         yield f"class {kind} is no plan: derive it from {', '.join(p.__name__ for p in _PLANS[:5])}"
         return
     if issubclass(plan, NodeFilter):
-        if not overrides(plan, NodeFilter.filter):
-            yield f"class {kind} is a NodeFilter without a method filter"
-        if not overrides(plan, NodeFilter.reasons) and not _has_reason(plan):
-            yield f"class {kind} is a NodeFilter without `reason: str` or a method reasons"
+        yield from _filter_faults(plan)
     elif issubclass(plan, PreemptionRules):
         yield f"class {kind} has PreemptionRules, but is no NodeFilter"
     if issubclass(plan, NodeScorer) and not (
@@ -169,6 +176,18 @@ def _plan_faults(plan: type) -> Iterator[str]:
     if issubclass(plan, Tiers) and not overrides(plan, Tiers.tier):
         yield f"class {kind} has Tiers without a method tier"
     yield from _incomplete(plan)
+
+
+def _filter_faults(plan: type) -> Iterator[str]:
+    kind = plan.__name__
+    if not overrides(plan, NodeFilter.filter):
+        yield f"class {kind} is a NodeFilter without a method filter"
+    if not overrides(plan, NodeFilter.reasons) and not _has_reason(plan):
+        yield f"class {kind} is a NodeFilter without `reason: str` or a method reasons"
+    for base, methods in _MUST.items():
+        for method in methods if issubclass(plan, base) else ():
+            if not overrides(plan, method):
+                yield f"class {kind} is a {base.__name__} without a method {method.__name__}"
 
 
 def _has_reason(plan: type) -> bool:

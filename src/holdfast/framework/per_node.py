@@ -196,13 +196,13 @@ class _Columnar(Plugin):
         self._plugin, self._plan = plugin, plan
         self._has_reads = _overrides(plugin, "reads")
         scope = Scope.ROW if self._has_reads else Scope.CLUSTER
-        self.traits = Traits(scope=scope, epochs=(Epoch.POD_LABELS,), reads_outside_spec=True)
+        self.traits = Traits(
+            scope=scope, epochs=(Epoch.POD_LABELS,), reads_outside_spec=self._has_reads
+        )
         self.plan_classes = (plan,)
 
     def reads(self, pod: PodInfo, view: View) -> Hashable:
-        if self._has_reads:
-            return self._plugin.reads(pod.pod)
-        return (pod.uid, pod.pod.metadata.resource_version)
+        return self._plugin.reads(pod.pod)
 
     def pre_filter(self, pod: PodInfo, view: View) -> PodPlan:
         return self._plan(self._plugin, view.nodes, pod.pod)

@@ -1,8 +1,8 @@
 """What a plugin does for a pod: the object that its ``pre_filter`` returns.
 
-A plan derives from one or several of five classes. Only ``filter`` and ``score`` and ``tier`` must
-be written; every other method has a default that is correct, and often slow or silent. The defaults
-say what an author gains by writing the method.
+A plan derives from one or several of five classes. ``filter`` with ``reason`` or ``reasons``,
+``score`` and ``tier`` must be written; every other method has a default that is correct, and often
+slow or silent. Its docstring says what an author gains by writing it.
 
 =================  =================================================================
 NodeFilter         reject nodes
@@ -137,9 +137,9 @@ class NodeFilter(PodPlan):
         """Return the earliest time at which the verdict of a row may change without an event.
 
         The pod is tried again then. ``rows`` are rows that it rejects. The time is after
-        ``view.now``, in seconds since the epoch; None: time changes nothing. What the time decides,
-        as ``view.now`` gives it, is part of ``reads``, say as a bool; so the plugin needs the trait
-        ``reads_outside_spec``, or the scope CLUSTER.
+        ``view.now``, in seconds since the epoch; None: time changes nothing. Whether it has come is
+        decided in ``reads`` from ``view.now``, say as a bool; that needs the trait
+        ``reads_outside_spec`` or the scope CLUSTER.
         """
         return None
 
@@ -179,6 +179,7 @@ class NodeScorer(PodPlan):
     def pre_score(self, feasible: Rows) -> Skip | Reject | None:
         """Look at the feasible rows once before scoring; Skip leaves it out of the weighted sum.
 
+        A Reject fails the attempt with an error.
         A plan with ``scores`` False, of a plugin of scope CLUSTER, may have this as well: it is
         called if there are two or more feasible rows, and may keep them for Reserve.
         """
@@ -265,7 +266,7 @@ class Reserver(PodPlan):
     def pre_bind_pre_flight(self, placement: Placement) -> bool:
         """Return whether ``pre_bind`` yields any call for this placement, or may end pending.
 
-        If it does not, the pod's expected node need not be written before.
+        If not, ``pre_bind`` is not called, and the pod's expected node is not written before.
         """
         return True
 

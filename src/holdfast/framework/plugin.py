@@ -23,8 +23,7 @@ The order of the calls for one pod::
     plugin.bind
       plan.post_bind ─── the pod is bound
 
-All that an author needs can be imported from here, but for what only plugins need that exclude
-reservations (``reservation_options``).
+Import from here; only a plugin that excludes reservations needs ``reservation_options`` besides.
 """
 
 from __future__ import annotations
@@ -32,8 +31,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from holdfast.columns.epochs import Epoch
 from holdfast.framework.arguments import Args
-from holdfast.framework.events import ClusterEvent, QueueingStrategy
+from holdfast.framework.events import ActionType, ClusterEvent, EventResource, QueueingStrategy
 from holdfast.framework.plan import NodeFilter, NodeScorer, PodPlan, Reserver, Tiers
 from holdfast.framework.preemption_rules import PodLimit, PodLimits, PreemptionRules
 from holdfast.framework.traits import Scope, Traits
@@ -188,9 +188,9 @@ class Plugin:
         return None
 
     def filter_needs_preparation(self, pod: PodInfo, view: View) -> bool:
-        """Return whether ``prepare_rows`` of the plan is worth calling.
+        """Return whether ``prepare_rows`` of the plan is worth calling; be quick.
 
-        Called before every cycle, so be quick.
+        False may be remembered for the pod's class until an epoch changes.
         """
         return False
 
@@ -210,12 +210,15 @@ __all__ = [
     "END_TURN",
     "MERGE_PATCH",
     "NO_CHANGE",
+    "ActionType",
     "AnyRows",
     "ApiCall",
     "ApiCalls",
     "Candidate",
     "ClusterEvent",
     "Code",
+    "Epoch",
+    "EventResource",
     "FilterPair",
     "NodeFilter",
     "NodeScorer",

@@ -84,7 +84,7 @@ class PreemptionRules(PodPlan):
     def required_resources(self) -> RequiredResources | None:
         """Return what must be free for a row to pass, for a filter that columns can decide.
 
-        If ``depends_on_pods`` names rows too, then there enough resources may not be sufficient.
+        On rows that ``depends_on_pods`` names, enough resources may not be sufficient.
         None: it rejects rows for other reasons than insufficient resources.
         """
         return None

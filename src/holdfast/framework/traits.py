@@ -22,11 +22,6 @@ class Scope(Enum):
     CLUSTER = "cluster"
     """Anything: every method is called for every pod."""
 
-    @property
-    def cacheable(self) -> bool:
-        """Whether verdicts and raw scores are cached between pods."""
-        return self in (Scope.NODE, Scope.ROW)
-
 
 @dataclass(frozen=True, slots=True)
 class Traits:
@@ -58,8 +53,8 @@ class Traits:
     """``filter`` decides about resources on nodes with a reservation that the pod owns. Without
     such a plugin in the profile, reserved resources are in use for every pod. Default: no."""
     post_filter_without_plan: bool = False
-    """``post_filter`` does without its plan, when ``pre_filter`` did not run. Default: that fails
-    the attempt."""
+    """``post_filter`` is also called without its plan, when ``pre_filter`` did not run. Default:
+    the attempt fails then."""
 
     def registers(self, event: ClusterEvent) -> bool:
         """Return whether ``events_to_register`` includes the event.

@@ -82,7 +82,7 @@ _UPSTREAM_NAMES = {
 
 @dataclass(frozen=True, slots=True)
 class Skip:
-    """The plugin does not filter or score this pod."""
+    """The plugin has no plan for the pod; from ``pre_score``: no scores; from ``bind``: no bind."""
 
 
 @dataclass(frozen=True, slots=True)

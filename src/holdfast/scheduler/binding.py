@@ -199,6 +199,12 @@ async def bind(call_runner: ApiCallRunner, profile: Profile, placement: Placemen
     except EndedPending as ended:
         status = ended.reject.code.upstream_name
         raise
+    except Exception as bug:
+        # The resources must be freed and the pod requeued whatever a plugin raises.
+        log.exception("%s of %s failed", point, placement.pod.key)
+        failed = BindFailed(f"running {point} plugins: {bug or repr(bug)}")
+        failed.started, status = tuple(started), "Error"
+        raise failed from bug
     finally:
         call_runner.record_duration(point, status, profile, began)
 

@@ -58,19 +58,26 @@ class AssumedPod:
     @property
     def has_pre_bind(self) -> bool:
         """Whether PreBind plugins write or wait before the pod is bound."""
-        return any(True for _ in pre_binders(self.profile, self.placement))
+        try:
+            return any(True for _ in pre_binders(self.profile, self.placement))
+        except Exception:
+            log.exception("asking what %s does before its bind failed", self.placement.pod.key)
+            return True
 
     @property
     def needs_nomination(self) -> bool:
-        """Whether the expected node must be written first: the first PreBind plugin does not."""
+        """Whether the scheduler must write the expected node before PreBind.
+
+        A plan has something to do there, and the first of these does not write it itself.
+        """
         try:
-            for _, first in pre_binders(self.profile, self.placement):
-                if first.may_end_pending(self.placement):
-                    return False
-                return not first.writes_nominated_node(self.placement)
+            plans = [plan for _, plan in pre_binders(self.profile, self.placement)]
+            if not plans or any([plan.may_end_pending(self.placement) for plan in plans]):
+                return False
+            return not plans[0].writes_nominated_node(self.placement)
         except Exception:
             log.exception("asking whether %s needs a nomination failed", self.placement.pod.key)
-        return False
+            return False
 
     @property
     def may_end_pending(self) -> bool:

@@ -7,6 +7,7 @@ rejection undoes every step in reverse order.
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from dataclasses import dataclass, replace
 
@@ -38,6 +39,7 @@ from holdfast.framework.rejection import Rejection, fit_error_message
 from holdfast.framework.view import View
 from holdfast.framework.world import World
 
+log = logging.getLogger(__name__)
 CLEAR_NOMINATION = PostFilterResult("", nominated_node="")
 """No action, and the pod is not nominated to a node any more."""
 
@@ -234,12 +236,16 @@ def with_calls_before_eviction(
     result = failure.post_filter_result
     if result is None or not (result.victims and result.nominated_node):
         return failure
-    calls = [
-        call
-        for plugin in profile.plugins_at(Point.POST_FILTER)
-        if overrides(plugin, Plugin.calls_before_eviction)
-        for call in plugin.calls_before_eviction(pod, result.nominated_node, world, now)
-    ]
+    try:
+        calls = [
+            call
+            for plugin in profile.plugins_at(Point.POST_FILTER)
+            if overrides(plugin, Plugin.calls_before_eviction)
+            for call in plugin.calls_before_eviction(pod, result.nominated_node, world, now)
+        ]
+    except Exception as bug:
+        log.exception("preparing the evictions for %s failed", pod.key)
+        return SchedulingFailure(str(bug) or repr(bug), frozenset(), frozenset(), error=True)
     if not calls:
         return failure
     return replace(failure, post_filter_result=replace(result, calls=(*result.calls, *calls)))

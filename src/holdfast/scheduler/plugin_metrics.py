@@ -17,7 +17,7 @@ R = TypeVar("R")
 
 
 class Meter(PluginMeter):
-    """Measures one cycle of ten, in which it is ``on``; PreBind and Bind measure themselves."""
+    """Measures one cycle of ten, in which it is ``on``; ``binding`` measures PreBind and Bind."""
 
     def __init__(self, metrics: Metrics, timer: Callable[[], float]) -> None:
         self._metrics = metrics
@@ -29,8 +29,8 @@ class Meter(PluginMeter):
     def begin(self) -> None:
         """Begin a cycle."""
         self._cycles += 1
-        if self._cycles % SAMPLE_EVERY == 0:
-            self.on = True
+        self.on = self._cycles % SAMPLE_EVERY == 0
+        if self.on:
             self._spent, self._status = {}, {}
 
     def end(self, profile: str, *, placed: bool) -> None:

@@ -23,9 +23,9 @@ log = logging.getLogger(__name__)
 class QueueingHints(QueueingRules):
     """Runs the queueing hints of the plugins that rejected a pod.
 
-    The hint of a plugin that registers for no events in particular runs for every event, and every
-    event that a plugin without a hint registers for helps its pods. For the names in
-    ``without_hint``, which are not plugins, every event does.
+    A plugin without ``events_to_register`` is asked about every event. Without ``queueing_hint``
+    every event that it registers for helps its pods. For ``without_hint``, names that are not
+    plugins, every event does.
     """
 
     def __init__(

@@ -367,6 +367,7 @@ class Scheduler:
         except Exception as failure:
             # One pod with an invalid field must not stop the others.
             log.exception("scheduling %s failed", pod_info.key)
+            self._meter.on = False
             self._result_handler.on_error(queued, str(failure) or repr(failure))
             return
         took = self._clock.monotonic() - began

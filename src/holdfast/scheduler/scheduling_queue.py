@@ -196,8 +196,8 @@ class SchedulingQueue:
         At ``retry_at``, in seconds since the epoch, it is moved without a hint. One that was
         rejected ``in_pre_bind`` is never popped before its backoff has ended: its own writes are
         events, too.
-        Without such plugins (the cluster has no nodes) no hint could move the pod: it is requeued
-        as after an error.
+        If ``unschedulable_plugins`` is empty (there are no nodes), no hint could move the pod: it
+        is requeued as after an error.
         """
         if not unschedulable_plugins:
             self.requeue_after_error(pod, now)

@@ -34,6 +34,7 @@ from holdfast.framework.plugin import (
     RequiredResources,
     Reserver,
     Rows,
+    Scope,
 )
 from holdfast.framework.points import overrides
 from holdfast.framework.preemption_rules import rules_of
@@ -106,7 +107,9 @@ def check_verdicts(case: Case) -> None:
     assert verdicts.dtype == np.int8, f"{name}: verdicts are int8"
     traits = case.plugin.traits
     allowed = {0, 1, 2} | (
-        set() if traits.scope.cacheable or traits.accepts_slices else {int(Code.ERROR)}
+        set()
+        if traits.scope in (Scope.NODE, Scope.ROW) or traits.accepts_slices
+        else {int(Code.ERROR)}
     )
     assert set(verdicts.tolist()) <= allowed, f"{name}: verdicts are codes"
     rejected = rows[verdicts != 0]

@@ -71,10 +71,6 @@ class ClassicDynamicResources(Plugin):
         self.args = wrong.read(ClassicDynamicResourcesArgs, args or {})
         wrong.refuse_if_wrong()
 
-    def reads(self, pod: PodInfo, view: View) -> Hashable:
-        """Return a key of this pod alone."""
-        return pod.uid
-
     def pre_enqueue(self, pod: PodInfo, view: View) -> Reject | None:
         """Reject the pod until all of its claims exist and are its own."""
         ledger: ClassicLedger = view.world.classic

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.engine.nominated_pods import has_row_sets, nominated_in_sets
-from holdfast.engine.preemption import LOWEST_COST, PreemptionCost, cost_of, protection_of
+from holdfast.engine.preemption import LOWEST_COST, PreemptionCost, cost_of, protection_by
 from holdfast.engine.tiers import row_tiers
 from holdfast.framework.extender import EXTENDER
 from holdfast.framework.plugin import (
@@ -62,7 +62,7 @@ class CandidateSearch:
             view,
             rejection.filters,
             dry_run_cache.budgets,
-            protection_of(rejection),
+            protection_by(rejection.filters, rejection.pod),
             nominated_in_sets(rejection.filters, view.world, view.pod),
         )
         self._filters = DryRunFilters(view, self._context)

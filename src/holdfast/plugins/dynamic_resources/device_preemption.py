@@ -28,7 +28,7 @@ from holdfast.engine.preemption import (
     cost_of,
     importance_key,
     preemption_refusal,
-    protection_of,
+    protection_by,
 )
 from holdfast.framework.plugin import Candidate, Code, PostFilterResult, Rows
 from holdfast.framework.rejection import EXCLUDED, Rejection
@@ -70,7 +70,9 @@ class DevicePreemption:
         self._view = view
         self._filters = [pair for pair in rejection.filters if pair[0].name != plugin]
         self._in_sets = nominated_in_sets(self._filters, view.world, view.pod)
-        self._freeable = FreeableClaims(devices, view, protection_of(rejection))
+        self._freeable = FreeableClaims(
+            devices, view, protection_by(rejection.filters, rejection.pod)
+        )
         self._known_searches: dict[Hashable, bool] = {}
         self._freed: dict[str, FreeableClaim] = {}
         """The claims whose devices are not in ``_allocated``, by uid."""
@@ -200,7 +202,7 @@ class DevicePreemption:
         return Candidate(self._view.nodes.names[row], ordered, count)
 
     def _lower_on(self, row: int) -> Iterable[PodInfo]:
-        protected = protection_of(self._rejection)
+        protected = protection_by(self._rejection.filters, self._rejection.pod)
         there = self._view.nodes.pods_on(row).values()
         return [p for p in there if is_lower(p, self._view) and not (protected and protected(p))]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -103,10 +103,6 @@ class DynamicResources(Plugin):
         self._preempt_devices = parsed.preempt_devices
         self._limits = Limits(steps, parsed.binding_timeout)
         self._prepared: _PreparedPlan | None = None
-
-    def reads(self, pod: PodInfo, view: View) -> Hashable:
-        """Return a key of this pod alone: results are cached in ``devices.allocation_cache``."""
-        return pod.uid
 
     def pre_enqueue(self, pod: PodInfo, view: View) -> Reject | None:
         """Reject the pod until all of its claims exist; PreFilter rejects reservations."""

@@ -62,7 +62,7 @@ more than they request."""
 class NumaAllocator(RowTrials, NodeScorer, PreemptionRules, Reserver):
     """Find nodes with the CPUs and NUMA nodes that a pod asks for, and allocate them.
 
-    A pod that is in no ledger, or only asks amounts, may pass. Most rows are decided by their
+    Most rows are decided by their
     signature alone. Rows with a matched reservation, rows where the hints of others count, and rows
     whose reservations the pod ignores are tried one by one.
     """

@@ -1,4 +1,4 @@
-"""The plugin's extension points."""
+"""The plugin and its plan: which nodes can use a pod's volumes, and how claims are bound."""
 
 from __future__ import annotations
 
