@@ -20,7 +20,7 @@ def filters(world, pod):
     """Return the filters of a pod, or None if PreFilter rejected it."""
     pod_info, cache = world.pod_info(pod), DecisionCache(PROFILE)
     view = View(world, pod_info, 0.0)
-    active = cache.outcomes_for(cache.pod_class(pod_info, view), pod_info, view)
+    active = cache.outcomes_for(cache.pod_class(pod_info, view), view)
     return None if any(p.reject is not None for p in active) else active_filters(active)
 
 

@@ -8,10 +8,12 @@ from numpy.typing import NDArray
 from holdfast.columns.cells import Cells
 from holdfast.engine.cached_scores import DominantScore, NormalizedScore
 from holdfast.engine.plugin_results import PreFilterOutcome, RowResults
-from holdfast.engine.plugin_use import CacheLevel
+from holdfast.engine.plugin_use import CacheLevel, PluginUse
 from holdfast.engine.profile import Profile
 from holdfast.engine.scoring import HIGHEST_SCORE
 from holdfast.framework.plan import PodPlan
+
+_NOTHING = CacheLevel.NOTHING
 
 
 class ClassParts:
@@ -25,8 +27,8 @@ class ClassParts:
     ) -> None:
         self.plans: dict[str, PodPlan] = {}
         """The plans that are kept, by plugin."""
-        self.places_per_pod: list[int] = []
-        """The places in the outcomes of the plugins that are asked for every pod."""
+        self.asked_per_pod: list[tuple[int, PluginUse]] = []
+        """The plugins that are asked for every pod, with their places in the outcomes."""
         self.filters_per_pod: list[PreFilterOutcome] = []
         """Kept plans whose ``filter`` is called for every pod."""
         self.scores_per_pod: list[PreFilterOutcome] = []
@@ -51,8 +53,8 @@ class ClassParts:
         for place, p in enumerate(outcomes):
             if p.allowed_rows is not None:
                 self.restricting.append(p)
-            if p.level is CacheLevel.NOTHING:
-                self.places_per_pod.append(place)
+            if p.level is _NOTHING:
+                self.asked_per_pod.append((place, p.use))
             elif not p.skip and p.reject is None:
                 self.plans[p.use.name] = p.plan
                 self._sort_filter(p, in_tier=in_tier)
@@ -109,7 +111,7 @@ class ClassParts:
         self.tiered: PreFilterOutcome | None = None
         tiered = [p for p in outcomes if p.tiers]
         self.may_have_tiers = bool(tiered) or any(
-            [outcomes[place].use.may_have_tiers for place in self.places_per_pod]
+            [use.may_have_tiers for _, use in self.asked_per_pod]
         )
         if tiered and not in_tier:
             first = tiered[0]

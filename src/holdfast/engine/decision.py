@@ -97,9 +97,7 @@ def feasible(profile: Profile, view: View) -> Feasible | Rejection:
         return _reject_without_plugins(view)
     found = _pre_filtered(profile, view)
     pod_class = found.pod_class
-    if not pod_class.pre_filter_passed or any(
-        [p.reject is not None or p.allowed_rows is not None for p in found.per_pod]
-    ):
+    if not (pod_class.pre_filter_passed and found.is_of_class):
         rejected = _pre_filter_reject(found.outcomes)
         if rejected is not None:
             return pre_filter_rejection(view, found.outcomes, *rejected)
@@ -136,9 +134,9 @@ def _pre_filtered(profile: Profile, view: View) -> Feasible:
     """Return a pod's class and outcomes; the rows are not evaluated yet."""
     cache = decision_cache(profile, view.world)
     pod_class = cache.pod_class(view.pod, view)
-    outcomes = cache.outcomes_for(pod_class, view.pod, view)
+    outcomes = cache.outcomes_for(pod_class, view)
     of_class = outcomes is pod_class.outcomes or not any(
-        [outcomes[place].decides for place in pod_class.parts.places_per_pod]
+        [outcomes[place].decides for place, _ in pod_class.parts.asked_per_pod]
     )
     return Feasible(view.pod, view, pod_class, outcomes, of_class)
 

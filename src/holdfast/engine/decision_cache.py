@@ -27,6 +27,7 @@ from holdfast.framework.reservation_options import ReservationAllocator
 from holdfast.framework.view import View
 from holdfast.framework.world import World
 
+_NOTHING = CacheLevel.NOTHING
 _FEW = 4
 """Classes on probation. The results of plugins get twice as many entries, because two plugins
 distinguish pods by their requests."""
@@ -60,13 +61,13 @@ class DecisionCache:
         self._asked_per_pod = {
             use.name: PreFilterOutcome(use, Skip(), ())
             for use in self._cycle_plugins
-            if use.level is CacheLevel.NOTHING
+            if use.level is _NOTHING
         }
         """A place for the outcomes of plugins that are asked for every pod."""
         self._reading_requests = tuple(
             (i, use)
             for i, use in enumerate(self._cycle_plugins)
-            if not (use.level is CacheLevel.NOTHING or use.ignores_requests)
+            if not (use.level is _NOTHING or use.ignores_requests)
         )
         self._keys_outside_spec = tuple(
             use.key_outside_spec for use in self._cycle_plugins if use.key_outside_spec is not None
@@ -97,16 +98,15 @@ class DecisionCache:
             self._classes.put(key, pod_class, _limit(view.nodes.capacity))
         return pod_class
 
-    def outcomes_for(self, pod_class: PodClass, pod: PodInfo, view: View) -> list[PreFilterOutcome]:
+    def outcomes_for(self, pod_class: PodClass, view: View) -> list[PreFilterOutcome]:
         """Ask the plugins that are asked for every pod; return the outcomes of all plugins.
 
         If all of them skip the pod, that is the list ``pod_class.outcomes`` itself.
         """
         outcomes = pod_class.outcomes
-        for place in pod_class.parts.places_per_pod:
-            use = outcomes[place].use
-            result = call_pre_filter(use, pod, view)
-            if not isinstance(result, Skip):
+        for place, use in pod_class.parts.asked_per_pod:
+            result = call_pre_filter(use, view.pod, view)
+            if type(result) is not Skip:
                 if outcomes is pod_class.outcomes:
                     outcomes = list(outcomes)
                 outcomes[place] = PreFilterOutcome(use, result, ())
@@ -146,8 +146,12 @@ class DecisionCache:
 
     def is_prepared(self, view: View) -> bool:
         """Return whether pods of a class need no preparation, and no epoch has changed since."""
-        pod_class = self._classes.get(self._key(view.pod, view))
-        return pod_class is not None and pod_class.prepared_at == view.nodes.epochs.stamp
+        stamp = view.nodes.epochs.stamp
+        key = self._key(view.pod, view)
+        if view.nodes.epochs.stamp == stamp:  # a plugin may make labels visible
+            self._last_key = (view, stamp, key)
+        pod_class = self._classes.get(key)
+        return pod_class is not None and pod_class.prepared_at == stamp
 
     def note_prepared(self, view: View) -> None:
         """Remember that pods of a class need no preparation until an epoch changes."""
@@ -161,15 +165,9 @@ class DecisionCache:
         An attempt asks twice for the same view: before it begins, and in its decision. In between
         nothing happens.
         """
-        stamp = view.nodes.epochs.stamp
-        if self._last_key[0] is view and self._last_key[1] == stamp:
-            return self._last_key[2]
-        key = self._make_key(pod, view)
-        if view.nodes.epochs.stamp == stamp:
-            self._last_key = (view, stamp, key)
-        return key
-
-    def _make_key(self, pod: PodInfo, view: View) -> Key:
+        last = self._last_key
+        if last[0] is view and last[1] == view.nodes.epochs.stamp:
+            return last[2]
         seen = (pod.spec_key, pod.pod.spec.node_name, view.nodes.label_group_of(pod).id)
         if not self._keys_outside_spec:
             return (*seen, pod.is_reserve_pod)
@@ -184,7 +182,7 @@ class DecisionCache:
         epochs = view.nodes.epochs
         for i, outcome in enumerate(pod_class.outcomes):
             use = outcome.use
-            if use.level is CacheLevel.NOTHING or outcome.stamp == epochs.stamp:
+            if use.level is _NOTHING or outcome.stamp == epochs.stamp:
                 continue
             if outcome.versions == epochs.of(use.epochs):
                 outcome.stamp = epochs.stamp
@@ -223,7 +221,7 @@ class DecisionCache:
         outcomes: list[PreFilterOutcome] = []
         rejected: PreFilterOutcome | None = None
         for use in self._cycle_plugins:
-            if use.level is CacheLevel.NOTHING:
+            if use.level is _NOTHING:
                 outcomes.append(self._asked_per_pod[use.name])
                 continue
             found = self._pre_filter(use, pod, view)
@@ -266,7 +264,7 @@ class DecisionCache:
         allowed = [
             p.allowed_rows
             for p in outcomes
-            if p.allowed_rows is not None and p.level is not CacheLevel.NOTHING
+            if p.allowed_rows is not None and p.level is not _NOTHING
         ]
         key = (*map(id, cached), *map(id, allowed))
         found = self._node_masks.get(key)

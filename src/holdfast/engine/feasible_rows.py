@@ -51,7 +51,7 @@ class Feasible(NamedTuple):
     @property
     def per_pod(self) -> list[PreFilterOutcome]:
         """The outcomes of the plugins that are asked for every pod."""
-        return [self.outcomes[place] for place in self.pod_class.parts.places_per_pod]
+        return [self.outcomes[place] for place, _ in self.pod_class.parts.asked_per_pod]
 
     @property
     def current_mask(self) -> NDArray[np.bool_]:
@@ -91,6 +91,15 @@ class Feasible(NamedTuple):
             return self.pod_class.plans
         return self.pod_class.plans | {p.use.name: p.plan for p in self.per_pod if not p.skip}
 
+    def with_mask(
+        self, mask: NDArray[np.bool_] | None, remaining: RemainingRows | None = None
+    ) -> Feasible:
+        """Return the same with another mask; three times as fast as ``_replace``."""
+        return Feasible(
+            self.pod, self.view, self.pod_class, self.outcomes, self.is_of_class, mask, remaining,
+            self.statuses, self.preselected_row, self.whole_class,
+        )  # fmt: skip
+
     def restricted_to(self, rows: Rows) -> Feasible:
         """Return the same with only these rows, which extenders have chosen."""
         mask = np.zeros(self.view.nodes.size, np.bool_)
@@ -115,9 +124,9 @@ def run_filters_per_pod(found: Feasible) -> tuple[Feasible, str]:
         remaining = found.pod_class.remaining_after(
             [p.filter(all_rows) for p in parts.filters_per_pod]
         )
-        return found._replace(mask=remaining.mask, remaining=remaining), ""
+        return found.with_mask(remaining.mask, remaining), ""
     mask, error = _run_in_order(found)
-    return found._replace(mask=mask), error
+    return found if mask is None else found.with_mask(mask), error
 
 
 def _run_in_order(found: Feasible) -> tuple[NDArray[np.bool_] | None, str]:

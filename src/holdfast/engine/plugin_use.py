@@ -155,6 +155,20 @@ class PluginUse:
             for point in (Point.PRE_FILTER, Point.FILTER, Point.PRE_SCORE, Point.SCORE)
         )
 
+    def filter_rows(self, plan: CyclePlan, rows: AnyRows) -> Verdicts:
+        """Call ``filter`` of a plan, counted and measured."""
+        self.filtered[0] += rows.stop if isinstance(rows, slice) else len(rows)
+        if self.meter.on:
+            return self.meter.measure(self.name, Point.FILTER, plan.filter, rows)
+        return plan.filter(rows)
+
+    def score_rows(self, plan: CyclePlan, rows: AnyRows) -> RawScores:
+        """Call ``score`` of a plan, counted and measured."""
+        self.scored[0] += rows.stop if isinstance(rows, slice) else len(rows)
+        if self.meter.on:
+            return self.meter.measure(self.name, Point.SCORE, plan.score, rows)
+        return plan.score(rows)
+
 
 def cycle_plugins(profile: Profile) -> tuple[PluginUse, ...]:
     """Return the plugins with ``pre_filter``; those enabled there first, in their order."""

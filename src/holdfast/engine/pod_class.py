@@ -100,7 +100,7 @@ class PodClass:
         self._profile, self._node_mask = profile, node_mask
         self._row_results = parts.row_results
         self._verdicts = [r.verdicts for r in parts.row_results if r.verdicts is not None]
-        self._verdicts_at = [cells(verdicts) for verdicts in self._verdicts]
+        self._verdicts_at = [r.verdict_at for r in parts.row_results if r.verdict_at is not None]
         self._plain_scores, self._normalized = parts.plain_scores, parts.normalized_scores
         self._dominant = parts.dominant_score
         self._constant_scores = not self._normalized

@@ -64,20 +64,16 @@ class Profile:
         default_factory=dict, init=False, repr=False
     )
     """The last result of ``reservers``: pods of a class come one after the other."""
+    allocates_reservations: bool = field(init=False)
+    """Whether a filter gives reserved resources to owners; else they are in use for all."""
+
+    def __post_init__(self) -> None:
+        allocates = any(p.traits.allocates_reservations for p in self.plugins_at(Point.FILTER))
+        object.__setattr__(self, "allocates_reservations", allocates)
 
     def view(self, pod: PodInfo, world: World, now: float) -> View:
         """Return the world as a pod of this profile sees it."""
         return View(world, pod, now, reservations=self.allocates_reservations)
-
-    @property
-    def allocates_reservations(self) -> bool:
-        """Whether a filter gives reserved resources to owners; else they are in use for all."""
-        known = self._known.get("allocates reservations")
-        if known is None:
-            known = self._known["allocates reservations"] = tuple(
-                p for p in self.plugins_at(Point.FILTER) if p.traits.allocates_reservations
-            )
-        return bool(known)
 
     def plugins_at(self, point: Point) -> Plugins:
         """Return the plugins that are enabled at an extension point, in their order there."""

@@ -180,10 +180,12 @@ class AffinityRules(NodeFilter, NodeScorer, PreemptionRules):
 
     def _affinity_tables(self) -> Iterator[tuple[LabelColumn, Verdicts]]:
         """Yield where the label or a required pod is missing."""
-        first = self._needs_no_pod(NO_CHANGE)
+        for counted in self.affinity:
+            counted.domains.refresh()
+        # As ``_needs_no_pod`` without a change, for every pod: so without calls.
+        first = self.matches_own_terms and not any([c.domains.total for c in self.affinity])
         for counted in self.affinity:
             domains = counted.domains
-            domains.refresh()
             missing = (domains.padded <= 0).view(np.int8)
             if first:
                 missing[:] = 0
