@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from holdfast.columns.pod_info import PodInfo
 from holdfast.engine.metering import NO_METER, PluginMeter
@@ -64,6 +64,10 @@ class Profile:
         default_factory=dict, init=False, repr=False
     )
     """The last result of ``reservers``: pods of a class come one after the other."""
+    _reserving: dict[tuple[object, ...], list[str]] = field(
+        default_factory=dict, init=False, repr=False
+    )
+    """The plugins whose plans have a point of Reserver, by the classes of a pod's plans."""
     allocates_reservations: bool = field(init=False)
     """Whether a filter gives reserved resources to owners; else they are in use for all."""
 
@@ -96,12 +100,14 @@ class Profile:
         """Return the plans of a pod that have a point of Reserver, with their plugins' names."""
         last = self._reservers.get(point)
         if last is None or last[0] is not plans:
-            named = ((plugin.name, plans.get(plugin.name)) for plugin in self.plugins_at(point))
-            found = [
-                (name, plan)
-                for name, plan in named
-                if isinstance(plan, Reserver) and plan_has_point(plan, point)
-            ]
+            key = (point, tuple(plans), tuple(map(type, plans.values())))
+            names = self._reserving.get(key)
+            if names is None:
+                listed = [plugin.name for plugin in self.plugins_at(point)]
+                names = self._reserving[key] = [
+                    name for name in listed if name in plans and plan_has_point(plans[name], point)
+                ]
+            found = [(name, cast("Reserver", plans[name])) for name in names]
             last = self._reservers[point] = (plans, found)
         return last[1]
 
