@@ -287,8 +287,8 @@ def rank(
     row = found.preselected_row
     if row is None:
         # Only these can have pre_score without score; most have none, and need no list of rows.
-        if not found.is_of_class and any([p.only_pre_scores for p in found.per_pod]):
-            run_pre_score_plugins(found.per_pod, found.rows)
+        if not found.is_of_class and any([p.only_pre_scores for p in found.outcomes_per_pod]):
+            run_pre_score_plugins(found.outcomes_per_pod, found.rows)
         row = _best_row(profile, found, rng, extender_scores)
     return Placement(found.pod, row, found.view.nodes.names[row], found.plans)
 

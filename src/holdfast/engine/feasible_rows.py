@@ -49,7 +49,7 @@ class Feasible(NamedTuple):
         return self.pod_class if self.whole_class is None else self.whole_class
 
     @property
-    def per_pod(self) -> list[PreFilterOutcome]:
+    def outcomes_per_pod(self) -> list[PreFilterOutcome]:
         """The outcomes of the plugins that are asked for every pod."""
         return [self.outcomes[place] for place, _ in self.pod_class.parts.asked_per_pod]
 
@@ -82,14 +82,16 @@ class Feasible(NamedTuple):
     @property
     def has_scores_of_class(self) -> bool:
         """Whether the kept scores are the pod's: no plugin that is asked for it scores it."""
-        return self.is_of_class or not any([p.scores or p.tiers for p in self.per_pod])
+        return self.is_of_class or not any([p.scores or p.tiers for p in self.outcomes_per_pod])
 
     @property
     def plans(self) -> dict[str, PodPlan]:
         """The plan of each plugin that takes part, by the plugin's name; do not modify it."""
         if self.outcomes is self.pod_class.outcomes:
             return self.pod_class.plans
-        return self.pod_class.plans | {p.use.name: p.plan for p in self.per_pod if not p.skip}
+        return self.pod_class.plans | {
+            p.use.name: p.plan for p in self.outcomes_per_pod if not p.skip
+        }
 
     def with_mask(
         self, mask: NDArray[np.bool_] | None, remaining: RemainingRows | None = None
@@ -154,11 +156,11 @@ def _run_in_order(found: Feasible) -> tuple[NDArray[np.bool_] | None, str]:
 
 def _only_filter(found: Feasible) -> PreFilterOutcome | None:
     """Return the filter that is called for the pod, if it is the only one and runs last."""
-    parts, per_pod = found.pod_class.parts, found.per_pod
+    parts, outcomes = found.pod_class.parts, found.outcomes_per_pod
     if parts.filters_per_pod or parts.restricting:
         return None
-    filters = [p for p in per_pod if p.filters]
-    if len(filters) != 1 or any([p.allowed_rows is not None for p in per_pod]):
+    filters = [p for p in outcomes if p.filters]
+    if len(filters) != 1 or any([p.allowed_rows is not None for p in outcomes]):
         return None
     use = filters[0].use
     is_last = parts.last_kept_filter < use.filter_order

@@ -160,17 +160,17 @@ class PodClass:
         """That filter, or None while ``nominated_filter`` was not called."""
         return self._nominated_filter
 
-    def first_rejections(self, per_pod: list[Verdicts]) -> FirstRejections | None:
+    def first_rejections(self, verdicts_per_pod: list[Verdicts]) -> FirstRejections | None:
         """Return each row's first rejection, or None if it cannot be kept; call after refresh.
 
-        ``per_pod`` are the verdicts of the filters that are called for every pod. The result is
-        kept while these return the same arrays.
+        ``verdicts_per_pod`` are the verdicts of the filters that are called for every pod. The
+        result is kept while these return the same arrays.
         """
         found = self._first_rejections
-        if found is None or not all(map(is_, found.per_pod, per_pod)):
-            if self.parts.restricting or len(per_pod) != len(self.parts.filters_per_pod):
+        if found is None or not all(map(is_, found.verdicts_per_pod, verdicts_per_pod)):
+            if self.parts.restricting or len(verdicts_per_pod) != len(self.parts.filters_per_pod):
                 return None
-            found = FirstRejections(self._nodes, self.outcomes, per_pod)
+            found = FirstRejections(self._nodes, self.outcomes, verdicts_per_pod)
             self._first_rejections = found
         found.refresh()
         return found

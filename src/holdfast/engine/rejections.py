@@ -195,12 +195,12 @@ def common_allowed_rows(restricting: list[PreFilterOutcome]) -> Rows:
 
 
 def _verdicts_in_filter_order(
-    outcomes: list[PreFilterOutcome], per_pod: list[Verdicts]
+    outcomes: list[PreFilterOutcome], verdicts_per_pod: list[Verdicts]
 ) -> list[Verdicts]:
-    """Return the verdicts of all filters; ``per_pod`` has those that are not in row results."""
+    """Return the verdicts of all filters; ``verdicts_per_pod`` are not in row results."""
     cached = {p.use.name: p.row_results.verdicts for p in outcomes if p.row_results is not None}
     rest = (p.use.name for p in outcomes if p.filters and p.row_results is None)
-    verdicts = cached | dict(zip(rest, per_pod, strict=True))
+    verdicts = cached | dict(zip(rest, verdicts_per_pod, strict=True))
     found = [verdicts[p.use.name] for p in in_filter_order(outcomes)]
     return [of_filter for of_filter in found if of_filter is not None]
 
@@ -208,8 +208,8 @@ def _verdicts_in_filter_order(
 class FirstRejections:
     """Each row's first rejection, recomputed for changed rows only.
 
-    For a class whose rows no plugin restricts at PreFilter. ``per_pod`` are the verdicts of the
-    filters that are called for every pod; a new object is needed when one of them has changed.
+    For a class whose rows no plugin restricts at PreFilter. ``verdicts_per_pod`` are the verdicts
+    of the filters that are called for every pod; a new object is needed when one has changed.
 
     Invariant after ``refresh``, until the node table changes: ``codes`` and ``plugin_of`` have the
     verdict and the index of the first filter that rejects a row, ``_counts`` the number of rows
@@ -217,14 +217,14 @@ class FirstRejections:
     """
 
     def __init__(
-        self, nodes: NodeTable, outcomes: list[PreFilterOutcome], per_pod: list[Verdicts]
+        self, nodes: NodeTable, outcomes: list[PreFilterOutcome], verdicts_per_pod: list[Verdicts]
     ) -> None:
         self.filters, self.plans = active_filters(outcomes), plans_of(outcomes)
         self.pre_filtered = pre_filtered_plugins(outcomes)
         self._nodes = nodes
         self._journal_reader = JournalReader(nodes.journal)
-        self.per_pod = per_pod
-        self._verdicts = _verdicts_in_filter_order(outcomes, per_pod)
+        self.verdicts_per_pod = verdicts_per_pod
+        self._verdicts = _verdicts_in_filter_order(outcomes, verdicts_per_pod)
         self._verdicts_at = [cells(verdicts) for verdicts in self._verdicts]
         self._counts: list[int] = []
         self.reason_counts: list[Mapping[str, int]] = []
