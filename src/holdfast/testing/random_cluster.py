@@ -144,11 +144,17 @@ class RandomCluster:
         self._set_pod(self._pod(node=self.random.choice(there)))
 
     def change_pod(self) -> None:
-        """Change the labels of a bound pod, or let it terminate."""
+        """Change the labels of a bound pod, or let it terminate.
+
+        A pod that was allocated from a reservation keeps its labels: no controller writes it to
+        ``status.currentOwners`` here, so a new world would not accept it as an owner.
+        """
         if not self.pods:
             return
         pod = self.pods[self._pick(self.pods)]
         labels = {"app": self.random.choice("abc")}
+        if names.ALLOCATED in pod.metadata.annotations:
+            labels = pod.metadata.labels
         going = "2026-01-01T00:00:00Z" if self.random.random() < 0.5 else None
         meta = msgspec.structs.replace(pod.metadata, labels=labels, deletion_timestamp=going)
         self._set_pod(msgspec.structs.replace(pod, metadata=meta))
