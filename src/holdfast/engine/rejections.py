@@ -229,6 +229,8 @@ class FirstRejections:
         self._counts: list[int] = []
         self.reason_counts: list[Mapping[str, int]] = []
         """Empty, or the number of rows per reason; shared with the rejections of the class."""
+        self._counted_at = nodes.pods_version
+        """The version of the pods when reasons were last counted."""
         self._groups_reasons = [
             p.row_results is not None and p.methods.groups_reasons
             for p in in_filter_order(outcomes)
@@ -304,6 +306,7 @@ class FirstRejections:
                 rows = (self.plugin_of[: self._nodes.size] == index).nonzero()[0]
                 counts.update(self.filters[index][1].count_reasons(rows))
         self.reason_counts.append(counts)
+        self._counted_at = self._nodes.pods_version
 
     def _group_statuses(self) -> RowStatuses:
         """Get the reasons of all rows that are rejected by plugins with ``reason_groups``."""
@@ -333,7 +336,10 @@ class FirstRejections:
         _, *rejected = np.bincount(plugin_of + 1, minlength=len(self._counts)).tolist()
         if self._counts[:PASSED] != rejected:
             yield f"cached numbers of first rejections by filter {self._counts} are wrong"
-        if self.reason_counts:
+        # Filters that are called for every pod may read what the journal does not have, such as
+        # that a pod was confirmed: their reasons may be others by now, and nobody reads the old.
+        current = not self.verdicts_per_pod or self._counted_at == self._nodes.pods_version
+        if self.reason_counts and current:
             counts: Counter[str] = Counter()
             for index in sorted(set(plugin_of.tolist()) - {PASSED}):
                 rows = (plugin_of == index).nonzero()[0]
