@@ -336,8 +336,9 @@ class FirstRejections:
         _, *rejected = np.bincount(plugin_of + 1, minlength=len(self._counts)).tolist()
         if self._counts[:PASSED] != rejected:
             yield f"cached numbers of first rejections by filter {self._counts} are wrong"
-        # Filters that are called for every pod may read what the journal does not have, such as
-        # that a pod was confirmed: their reasons may be others by now, and nobody reads the old.
+        # Filters that are called for every pod may depend on changes that are not in the journal,
+        # such as a confirmed Binding. Their reasons are counted again in the next attempt, so the
+        # stored counts are compared only while no pod has changed.
         current = not self.verdicts_per_pod or self._counted_at == self._nodes.pods_version
         if self.reason_counts and current:
             counts: Counter[str] = Counter()
