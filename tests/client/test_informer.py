@@ -135,6 +135,37 @@ async def test_after_410_only_the_differences_are_reported(scene, embedded):
     assert await scene.reported() == [("added", "live")]
 
 
+async def test_an_expected_object_that_no_list_shows_is_reported_as_deleted(scene, embedded):
+    """Its events are compacted; what a response gave to the handlers must not stay there."""
+    await scene.put("reborn")
+    scene.informer.start()
+    await scene.informer.wait_for_sync()
+    scene.record.take()
+    scene.wire.add(Fault("unavailable", watch=True, times=3))
+    for watching in tuple(embedded.server.context.watches):
+        watching.close()
+    await scene.clock.settle()
+    await scene.drop("reborn")
+    for name in ("briefly", "stays", "reborn"):
+        stored = await scene.writer.create(LEASES, a_lease(name, NS, "me"), NS)
+        assert scene.informer.expect(stored)
+    for name in ("briefly", "reborn"):
+        await scene.drop(name)
+    await embedded.store.compact(scene.clock.now() + 1000)
+    await scene.clock.advance(10)
+    deleted = [("deleted", "reborn"), ("deleted", "briefly"), ("deleted", "reborn")]
+    assert await scene.reported() == [*deleted, ("added", "stays")]
+
+
+async def test_a_response_of_a_deleted_object_is_not_expected(scene):
+    scene.informer.start()
+    await scene.informer.wait_for_sync()
+    stored = await scene.writer.create(LEASES, a_lease("briefly", NS, "me"), NS)
+    await scene.drop("briefly")
+    assert await scene.reported() == [("added", "briefly"), ("deleted", "briefly")]
+    assert not scene.informer.expect(stored)
+
+
 async def test_an_error_event_410_causes_a_relist_at_once(scene):
     await scene.put("a")
     scene.wire.add(Fault("expired", lines=3, watch=True))

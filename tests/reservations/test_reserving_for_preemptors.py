@@ -1,5 +1,6 @@
 """``enableReservationForPreemptor``: what victims free is reserved for the preempting pod."""
 
+import asyncio
 import json
 
 import msgspec
@@ -120,6 +121,40 @@ async def test_R098_a_status_that_is_not_written_at_once(tmp_path, trouble):
         await create_each(cluster, non_owner("p", cpu="16", **HIGH))
         await cluster.advance(150)
         assert await cluster.node_of("p") == "n1" and await reservations(cluster) == []
+
+
+class LateResponses:
+    """A transport that keeps responses to patches of such reservations until ``release``."""
+
+    def __init__(self, inner, release):
+        self.inner, self.stream, self.release = inner, inner.stream, release
+
+    async def send(self, request):
+        response = await self.inner.send(request)
+        if request.method == "PATCH" and "/reservations/preemptor-" in request.path:
+            await self.release.wait()
+        return response
+
+
+async def test_R098_deleted_before_the_response_of_its_status_arrives(tmp_path):
+    """The watch has told the deletion already: the response brings nothing back."""
+    release = asyncio.Event()
+
+    def spoiled(transport, _clock):
+        return LateResponses(transport, release)
+
+    async with Harness(tmp_path / "s", configuration=configured(), wrap=spoiled) as cluster:
+        await create_each(cluster, *CLASSES, node(), running("16", "v", **SLOW))
+        await create_each(cluster, non_owner("p", cpu="16", **HIGH))
+        found = await the_reservation(cluster)
+        assert found.status.phase == "Waiting"
+        await cluster.delete(RESERVATIONS, found.name)
+        release.set()
+        await cluster.settle()
+        assert found.uid not in cluster.world.reservations.by_uid
+        await cluster.advance(150)
+        assert await cluster.node_of("p") == "n1" and await reservations(cluster) == []
+        assert requested(cluster) == 16000
 
 
 async def test_R098_it_is_gone_when_the_pod_is_deleted(cluster):

@@ -145,6 +145,9 @@ def is_newer(obj: Object, known: Object) -> bool:
     Every version of what we write is read twice: in the response and in the watch.
     """
     mine, theirs = obj.metadata.resource_version, known.metadata.resource_version
-    if obj.uid != known.uid or not (mine.isdigit() and theirs.isdigit()):
-        return True
-    return int(mine) > int(theirs)
+    return obj.uid != known.uid or is_later(mine, theirs)
+
+
+def is_later(version: str, than: str) -> bool:
+    """Return whether a resourceVersion is later than another one, or is not comparable with it."""
+    return not (version.isdigit() and than.isdigit()) or int(version) > int(than)

@@ -20,6 +20,7 @@ from functools import partial
 from types import MappingProxyType
 from typing import Generic, TypeVar
 
+from holdfast.api.meta import is_later
 from holdfast.api.resource import Resource
 from holdfast.client.backoff import ReconnectBackoff
 from holdfast.client.client import Client, UnreadableObject, WatchEvent
@@ -77,6 +78,8 @@ class Informer(Generic[T]):
         self._resource_version = ""
         self._use_watch_list = True
         self._relisted: dict[str, T] | None = None
+        self._expected: dict[str, T] = {}
+        """By key: objects of responses whose events are still to come."""
         self._unreadable_uids: dict[str, str] = {}
         self._reported: dict[str, str] = {}
         self.on_unreadable = on_unreadable
@@ -93,6 +96,18 @@ class Informer(Generic[T]):
         self._dispatcher.add(handler)
         for obj in tuple(self.cache.values()):
             self._dispatcher.dispatch_to(handler, ("added", None, obj))
+
+    def expect(self, stored: T) -> bool:
+        """Note an object from a response; return whether its event is still to come.
+
+        If False, handlers know a later version already, or that it was deleted. If True, they may
+        use the response: should the object be deleted before a list shows it, they are told.
+        """
+        key, _, version = identity_of(stored)
+        if not is_later(version, self._resource_version):
+            return False
+        self._expected[key] = stored
+        return True
 
     @property
     def error_counts(self) -> Mapping[str, int]:
@@ -241,8 +256,18 @@ class Informer(Generic[T]):
             if self._reported:
                 self._reported.pop(identity_of(event.object)[0], None)
             self._dispatcher.dispatch(self._objects.put(self._transformed(event.object)))
-        self._resource_version = event.resource_version
+        self._reached(event.resource_version)
         self._reconnect.attempt_progressed()
+
+    def _reached(self, resource_version: str) -> None:
+        """Note that everything up to a resource version is known."""
+        self._resource_version = resource_version
+        if self._expected:
+            self._expected = {
+                key: stored
+                for key, stored in self._expected.items()
+                if is_later(identity_of(stored)[2], resource_version)
+            }
 
     def _transformed(self, obj: T) -> T:
         return obj if self.transform is None else self.transform(obj)
@@ -266,6 +291,7 @@ class Informer(Generic[T]):
         assert self._relisted is not None
         time = asyncio.get_running_loop().time
         yield_at = time() + YIELD_AFTER_SECONDS
+        self._cache_expected(resource_version)
         for change in self._objects.replace(self._relisted, self._unreadable_uids):
             self._dispatcher.dispatch((change,))
             if time() > yield_at:
@@ -274,9 +300,20 @@ class Informer(Generic[T]):
         if self._reported:
             self._reported = {k: v for k, v in self._reported.items() if k in self._unreadable_uids}
         self._relisted = None
-        self._resource_version = resource_version
+        self._reached(resource_version)
         self._synced = True
         self._synced_or_stopped.set()
+
+    def _cache_expected(self, resource_version: str) -> None:
+        """Cache expected objects that the list does not show, so that their deletion is found."""
+        assert self._relisted is not None
+        for key, stored in self._expected.items():
+            _, uid, version = identity_of(stored)
+            others = [where.get(key) for where in (self._relisted, self.cache)]
+            seen = any(other is not None and identity_of(other)[1] == uid for other in others)
+            if not seen and not is_later(version, resource_version):
+                self._dispatcher.dispatch(self._objects.remove(key))
+                self._objects.objects[key] = stored
 
     def _on_unreadable(self, broken: UnreadableObject) -> None:
         if self._reported.get(broken.key) != broken.why:
@@ -296,5 +333,5 @@ class Informer(Generic[T]):
         known = self.cache.get(broken.key)
         if known is not None and (gone or identity_of(known)[1] != broken.uid):
             self._dispatcher.dispatch(self._objects.remove(broken.key))
-        self._resource_version = broken.resource_version
+        self._reached(broken.resource_version)
         self._reconnect.attempt_progressed()

@@ -15,6 +15,7 @@ import msgspec
 
 from holdfast.api.allocation_keys import ALLOCATION_ANNOTATIONS
 from holdfast.api.decode import decode_object
+from holdfast.api.meta import Object
 from holdfast.api.scheme import PODS
 from holdfast.client.backoff import retry
 from holdfast.client.client import Client, PatchType
@@ -101,7 +102,8 @@ class ApiCallRunner:
 
     ``idle`` counts bindings that wait, not write, ``pre_binding`` those in their PreBind plugins.
 
-    ``record_event`` gets a pod, a reason and a message; ``observe`` a metric, a value and labels.
+    ``record_event`` gets a pod, a reason and a message; ``observe`` a metric, a value and labels;
+    ``expect`` the objects from responses, which plugins may store before the watch tells them.
     """
 
     client: Client
@@ -112,6 +114,7 @@ class ApiCallRunner:
     durations: DurationRecorder = NO_DURATIONS
     record_event: Callable[[PodInfo, str, str], None] = lambda _pod, _reason, _message: None
     observe: Callable[..., None] = lambda *_: None
+    expect: Callable[[Any], object] = lambda _stored: None
     _turns: Turns = field(default_factory=Turns)
 
     def record_duration(self, point: str, status: str, profile: Profile, began: float) -> None:
@@ -151,8 +154,12 @@ class ApiCallRunner:
         if call.verb == "observe":
             return self.observe(call.path, *call.body)
         if call.verb == "get":
-            return await retry(lambda: send_call(self.client, call), self.clock)
-        return await send_call(self.client, call)
+            response = await retry(lambda: send_call(self.client, call), self.clock)
+        else:
+            response = await send_call(self.client, call)
+        if isinstance(response, Object):
+            self.expect(response)
+        return response
 
     async def wait_idle(self, wait: Awaitable[T]) -> T:
         """Await something that writes nothing."""

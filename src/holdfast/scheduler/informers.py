@@ -134,6 +134,7 @@ class SchedulerInformers:
             for resource, handler in handled
             if resource not in FEATURES or gates.enabled(FEATURES[resource])
         ]
+        self._by_type: dict[type, Informer[Any]] = {}
         self._reservations: Informer[Reservation] | None = None
         self._taint_rules: Informer[DeviceTaintRule] | None = None
         self._repeats = Repeats(now=clock.monotonic)
@@ -150,6 +151,11 @@ class SchedulerInformers:
             return self.informer_set.get(scheme.PODS).cache.get(obj.key)
         return self._reservations.cache.get(obj.key) if self._reservations else None
 
+    def expect(self, stored: Any) -> bool:
+        """Note an object from a response; return whether its event is still to come."""
+        informer = self._by_type.get(type(stored))
+        return informer is not None and informer.expect(stored)
+
     async def start(self) -> None:
         """Start the informers one after the other, each after the one before has synced."""
         *first, pods = self._handlers
@@ -159,6 +165,7 @@ class SchedulerInformers:
                 continue
             informer = self.informer_set.get(resource)
             informer.add_handler(handler)
+            self._by_type[resource.type] = informer
             if resource == scheme.RESERVATIONS:
                 self._reservations = informer
             if wanted == scheme.DEVICE_TAINT_RULES:

@@ -212,7 +212,9 @@ class Resizer:
             message = f"the new size was not written: {refusal}"
             self._writes.record(reservation, "Warning", "FailedResize", message)
         self._resizing.pop(reservation.uid, None)
-        newest = self._newest.pop(reservation.uid, reservation)
+        newest = self._newest.pop(reservation.uid, None)
+        if newest is None:
+            return  # it is gone
         self._world.upsert(self.as_held(newest))
         if newest.metadata.resource_version != reservation.metadata.resource_version:
             self.consider(newest)

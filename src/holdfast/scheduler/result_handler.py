@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,7 +25,10 @@ from holdfast.scheduler.status_reporter import StatusReporter
 
 @dataclass(frozen=True, slots=True)
 class ResultHandler:
-    """Applies the result of an attempt to queue, world, metrics and the pod's status."""
+    """Applies the result of an attempt to queue, world, metrics and the pod's status.
+
+    ``expect`` tells whether the event of an object from a response is still to come.
+    """
 
     client: Client
     clock: Clock
@@ -35,6 +38,7 @@ class ResultHandler:
     metrics: Metrics
     preemption_executor: PreemptionExecutor
     background_tasks: BackgroundTasks
+    expect: Callable[[Any], bool]
 
     def on_permitted(self, queued: QueuedPodInfo) -> None:
         """End the scheduling cycle of an assumed pod; a failure after this counts as an error."""
@@ -74,13 +78,14 @@ class ResultHandler:
     ) -> None:
         """Send the calls of PostFilter plugins; if one fails, the attempt ended in an error.
 
-        Typed responses are stored in the world: the next attempt may come before the watch.
+        Objects from responses are stored in the world: the next attempt may come before the watch.
+        What the watch has told already is not: the object may be deleted by now.
         """
         error = ""
         for call in calls:
             try:
                 stored = await send_call(self.client, call)
-                if isinstance(stored, Object):
+                if isinstance(stored, Object) and self.expect(stored):
                     self.world.upsert(stored)
             except NotFound:
                 # Such an object is deallocated or deleted already.

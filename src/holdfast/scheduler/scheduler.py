@@ -219,6 +219,7 @@ class Scheduler:
             metrics,
             preemption_executor,
             self._background_tasks,
+            self.informers.expect,
         )
         call_runner = ApiCallRunner(
             client,
@@ -227,6 +228,7 @@ class Scheduler:
             durations=DurationRecorder(clock.monotonic, metrics.point_seconds.observe),
             record_event=self._reporter.note,
             observe=metrics.observe,
+            expect=self.informers.expect,
         )
         self._binding_cycle = BindingCycle(
             call_runner,
