@@ -99,6 +99,15 @@ class RoomTenant(Tenant):
                 self._job_of_admin, self._ask_gpus, self._ask_devices, self._ask_devices,
                 self._wait)  # fmt: skip
 
+    def may_have(self, pod, recorded):
+        """A job may also reserve for a pod of another deployment, or of none."""
+        if super().may_have(pod, recorded) or not recorded:
+            return True
+        if recorded.keys() != {ALLOCATED}:
+            return False
+        room = json.loads(recorded[ALLOCATED])["name"]
+        return room not in (*ROOMS, MINE, OTHERS)
+
     async def check(self):
         """Beside what holds for every tenant: rooms, templates, jobs, the quota and the cap."""
         await super().check()
