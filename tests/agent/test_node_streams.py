@@ -15,8 +15,8 @@ import pytest
 from holdfast.agent.kubelet_server.channels import Channel
 from holdfast.agent.kubelet_server.spdy_frames import FrameReader, FrameType, FrameWriter
 from holdfast.agent.node_pod import NODE_PODS
-from holdfast.api.kubelet_names import CERTIFICATE_ANNOTATION
 from holdfast.api.meta import Object
+from holdfast.api.node_names import CERTIFICATE_ANNOTATION
 from holdfast.api.resource import Resource
 from holdfast.apiserver.inprocess import InProcessTransport
 from holdfast.apiserver.user import component_user

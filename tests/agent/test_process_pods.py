@@ -21,7 +21,7 @@ from agent.process_cluster import (
     states,
 )
 from holdfast.agent.node_pod import CONFIG_MAPS, NODE_PODS, SECRETS
-from holdfast.api.kubelet_names import CERTIFICATE_ANNOTATION
+from holdfast.api.node_names import CERTIFICATE_ANNOTATION
 from holdfast.api.scheme import NODES
 from holdfast.testing import a_pod
 

@@ -6,8 +6,7 @@ from holdfast.api.decode import convert_object
 from holdfast.api.devices import Device
 from holdfast.cel import DeviceSelectors, EvaluationError, devices
 from holdfast.cel.cost import cost_over_values
-from holdfast.cel.errors import BudgetExceeded, CompileError, CostExceeded
-from holdfast.cel.messages import COST_EXCEEDED
+from holdfast.cel.errors import COST_EXCEEDED, BudgetExceeded, CompileError, CostExceeded
 from holdfast.cel.rules import CALL_LIMIT, CostBudget, RuleInput, RuleScope
 
 TEN = "[1, 2, 3, 4, 5, 6, 7, 8, 9, 10]"

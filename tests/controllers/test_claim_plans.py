@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import msgspec
 
-from holdfast.api.claim_names import claim_names
 from holdfast.api.decode import convert_object
 from holdfast.api.devices import CLAIM_FINALIZER
+from holdfast.api.pod import claim_names
 from holdfast.api.scheme import RESOURCE_CLAIMS
 from holdfast.api.timestamps import rfc3339
 from holdfast.controllers.claim_templates import (

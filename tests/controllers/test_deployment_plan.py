@@ -3,11 +3,10 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from holdfast.api.int_or_percent import resolve_int_or_percent
 from holdfast.api.meta import Condition
-from holdfast.api.pod_template import HASH, same_template
 from holdfast.api.scheme import REPLICASETS
 from holdfast.api.timestamps import rfc3339
+from holdfast.api.workloads import POD_TEMPLATE_HASH, resolve_int_or_percent, same_template
 from holdfast.controllers.deployment import revisions, rollout
 from holdfast.controllers.deployment.controller import plan_deployment
 from holdfast.controllers.deployment.rollout import DESIRED, MAXIMUM, ReplicaBounds
@@ -126,7 +125,7 @@ def test_the_hash_depends_on_the_template_and_the_collision_count():
 def test_templates_are_compared_without_hash_label_and_empty_fields():
     one = {"metadata": {"labels": {"a": "b"}}, "spec": {"x": 1}}
     other = {
-        "metadata": {"labels": {"a": "b", HASH: "h"}, "creationTimestamp": None},
+        "metadata": {"labels": {"a": "b", POD_TEMPLATE_HASH: "h"}, "creationTimestamp": None},
         "spec": {"x": 1, "securityContext": {}},
     }
     assert same_template(one, other)

@@ -12,8 +12,8 @@ from holdfast.api.classic import (
     PodSchedulingSpec,
     PodSchedulingStatus,
 )
+from holdfast.api.classic_annotation import ClassicClaimSpec
 from holdfast.api.classic_names import IMMEDIATE
-from holdfast.api.classic_template import ClassicClaimSpec
 from holdfast.api.devices import ClaimConsumer
 from holdfast.api.meta import ObjectMeta
 from holdfast.api.node_inventory import NodeInventory

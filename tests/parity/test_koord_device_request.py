@@ -17,9 +17,8 @@ from holdfast.device_share.candidates import (
 from holdfast.device_share.choosing import with_memory
 from holdfast.device_share.node_devices import NodeDevice
 from holdfast.device_share.pod_devices import pod_devices
-from holdfast.device_share.preference import Preference, best_first
 from holdfast.device_share.requests import RESOURCES, device_requests
-from holdfast.device_share.scoring import ScoringStrategy
+from holdfast.device_share.scoring import Preference, ScoringStrategy, best_first
 from holdfast.errors import BadRequest
 from holdfast.framework.world import World
 from holdfast.numa.policies import MOST_ALLOCATED

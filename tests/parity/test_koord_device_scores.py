@@ -3,12 +3,10 @@
 import numpy as np
 
 from holdfast.device_share.allocations import use_of
-from holdfast.device_share.candidates import DeviceRejection
+from holdfast.device_share.candidates import DeviceRejection, Offer, restriction_of
 from holdfast.device_share.choosing import choose_devices
 from holdfast.device_share.node_devices import NodeDevices
-from holdfast.device_share.node_scoring import score_node
-from holdfast.device_share.offers import Offer, restriction_of
-from holdfast.device_share.scoring import ScoringStrategy
+from holdfast.device_share.scoring import ScoringStrategy, score_node
 from holdfast.numa.policies import LEAST_ALLOCATED
 from holdfast.numa.trial import OF_RESERVATION
 from holdfast.plugins.device_share.allocator import DeviceAllocator

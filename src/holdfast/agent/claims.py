@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from holdfast.api.claim_names import claim_name
 from holdfast.api.classic import ClassicClaim
 from holdfast.api.classic_claims import ClassicEntry, classic_entries
 from holdfast.api.devices import ResourceClaim
 from holdfast.api.meta import is_controlled_by
-from holdfast.api.pod import Container, Pod, PodResourceClaim
+from holdfast.api.pod import Container, Pod, PodResourceClaim, claim_name
 from holdfast.api.quantity import units
 
 AnyClaim = ResourceClaim | ClassicClaim

@@ -23,8 +23,7 @@ from holdfast.agent.nodes import new_node, plan_node_status
 from holdfast.agent.objects import AGENT_NODES, AgentNode
 from holdfast.agent.pod_worker import PodWorker
 from holdfast.agent.simulated_claims import SimulatedClaims
-from holdfast.api.kubelet_names import CERTIFICATE_ANNOTATION
-from holdfast.api.node_names import AGENT_LABEL, EMBEDDED, FAILED_ANNOTATION
+from holdfast.api.node_names import AGENT_LABEL, CERTIFICATE_ANNOTATION, EMBEDDED, FAILED_ANNOTATION
 from holdfast.cdi.registry import CdiRegistry
 from holdfast.client.backoff import Backoff, retry
 from holdfast.client.client import Client, PatchType

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+from holdfast.api.classic_annotation import ClassicClaimSpec, ParametersReference
 from holdfast.api.classic_names import IMMEDIATE, KEP_GROUP, VERSION
-from holdfast.api.classic_template import ClassicClaimSpec, ParametersReference
 from holdfast.api.devices import ClaimConsumer
 from holdfast.api.meta import Object, Struct
 from holdfast.api.pod import NodeSelector

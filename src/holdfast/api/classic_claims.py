@@ -8,9 +8,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from holdfast.api.classic_annotation import InvalidEntries, decode_annotation
+from holdfast.api.classic_annotation import (
+    ClassicClaimSource,
+    ClassicClaimTemplate,
+    InvalidEntries,
+    decode_annotation,
+)
 from holdfast.api.classic_names import POD_CLAIMS
-from holdfast.api.classic_template import ClassicClaimSource, ClassicClaimTemplate
 from holdfast.api.meta import Object, is_controlled_by
 from holdfast.api.pod import Pod
 

@@ -1,4 +1,4 @@
-"""Names that agents, controllers, server and commands share: users, leases, labels of nodes."""
+"""What agents of nodes share with server, controllers, commands: names, limits of connections."""
 
 NODE_USER = "system:node:"
 """The start of the name of a node's user; the name of the node follows."""
@@ -14,3 +14,15 @@ STANDALONE = "standalone"
 """Its value for nodes whose agent is ``holdfast agent``."""
 FAILED_ANNOTATION = "holdfast.dev/failed"
 """A node with this annotation reports nothing, and its agent starts and stops no pods."""
+
+
+API_SERVER_USER = "kube-apiserver-kubelet-client"
+"""The user as which the API server connects to a node."""
+CERTIFICATE_ANNOTATION = "holdfast.dev/kubelet-certificate"
+"""On a Node: the certificate that signed that of its HTTPS server; no other is accepted then."""
+ERROR_HEADER = "holdfast-error"
+"""The error of a refused upgrade, percent-encoded: HTTP clients seldom keep its body."""
+MESSAGE_BYTES = 4 * 1024 * 1024
+"""The longest message of a WebSocket of ``exec``, ``attach`` or ``port-forward``."""
+PING_SECONDS = 30.0
+"""How often the side that serves a WebSocket asks whether its client is still there."""

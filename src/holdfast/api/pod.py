@@ -6,9 +6,8 @@ from typing import Any
 
 import msgspec
 
-from holdfast.api.classic_annotation import annotated_names
+from holdfast.api.classic_annotation import ClassicClaimSource, annotated_names
 from holdfast.api.classic_names import POD_CLAIMS
-from holdfast.api.classic_template import ClassicClaimSource
 from holdfast.api.meta import Condition, LabelSelector, Object, Requirement, Struct
 from holdfast.api.quantity import AmountText
 from holdfast.api.volume_sources import ISCSI, RBD, DiskSources
@@ -284,3 +283,22 @@ class Pod(Object, frozen=True):
             return ()
         shadows = annotated_names(self.metadata.annotations.get(POD_CLAIMS))
         return tuple([c for c in claims if c.claim is None and c.name not in shadows])
+
+
+def claim_name(pod: Pod, entry: PodResourceClaim) -> str | None:
+    """Return the name of an entry's claim, "" if it does not exist yet, None if none is needed."""
+    if entry.resource_claim_name is not None:
+        return entry.resource_claim_name
+    for status in pod.status.resource_claim_statuses:
+        if status.name == entry.name:
+            return status.resource_claim_name
+    return ""
+
+
+def claim_names(pod: Pod) -> tuple[str, ...]:
+    """Return the names of the pod's claims, that for extended resources included."""
+    found = [claim_name(pod, entry) for entry in pod.structured_claims]
+    special = pod.status.extended_resource_claim_status
+    if special is not None:
+        found.append(special.resource_claim_name)
+    return tuple(name for name in found if name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from holdfast.api.meta import Condition, LabelSelector, Object, ObjectReference, Struct
@@ -202,3 +203,42 @@ class Event(Object, frozen=True):
     def last_seen(self) -> str:
         """When it happened last, RFC 3339; "" if it does not say."""
         return self.last_timestamp or self.event_time or self.metadata.creation_timestamp or ""
+
+
+POD_TEMPLATE_HASH = "pod-template-hash"
+"""The label by which a Deployment tells the pods of its ReplicaSets apart."""
+
+
+def same_template(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Return whether two pod templates are equal without the label ``POD_TEMPLATE_HASH``.
+
+    >>> same_template({"metadata": {"labels": {POD_TEMPLATE_HASH: "x"}}}, {"spec": {}})
+    True
+    """
+    return bool(comparable_template(one) == comparable_template(other))
+
+
+def comparable_template(template: Mapping[str, Any]) -> Any:
+    """Return a template without ``POD_TEMPLATE_HASH``, null values and empty maps and lists."""
+    meta = dict(template.get("metadata") or {})
+    meta["labels"] = {k: v for k, v in (meta.get("labels") or {}).items() if k != POD_TEMPLATE_HASH}
+    return _without_empty({**template, "metadata": meta})
+
+
+def _without_empty(value: Any) -> Any:
+    if isinstance(value, dict):
+        kept = {k: _without_empty(v) for k, v in value.items()}
+        return {k: v for k, v in kept.items() if v is not None and v not in ({}, [])}
+    return [_without_empty(v) for v in value] if isinstance(value, list) else value
+
+
+def resolve_int_or_percent(value: int | str, total: int, *, up: bool) -> int:
+    """Return a count, or a percentage of ``total`` rounded up or down.
+
+    >>> resolve_int_or_percent("25%", 10, up=True), resolve_int_or_percent("25%", 10, up=False)
+    (3, 2)
+    """
+    if isinstance(value, int):
+        return value
+    hundredths = int(value.removesuffix("%")) * total
+    return -(-hundredths // 100) if up else hundredths // 100

@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Protocol
 
-from holdfast.api.claim_names import claim_name
-from holdfast.api.pod import Pod
+from holdfast.api.pod import Pod, claim_name
 from holdfast.api.resource_names import DEVICE_CLASS_PREFIX, may_be_devices
 from holdfast.columns.interner import ResourceNames
 from holdfast.columns.pod_info import PodInfo

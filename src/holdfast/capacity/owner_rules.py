@@ -13,7 +13,7 @@ from holdfast.api.meta import ObjectReference
 from holdfast.api.pod import Pod
 from holdfast.api.reservation import ControllerOwner, Reservation
 from holdfast.errors import BadRequest, HoldfastError
-from holdfast.validation.owner_namespaces import owner_namespaces
+from holdfast.validation.reservation import owner_namespaces
 
 if TYPE_CHECKING:
     from holdfast.columns.label_groups import LabelGroup

@@ -18,20 +18,25 @@ from holdfast.api.devices import Device
 from holdfast.cel import values
 from holdfast.cel.cost import cost_over_sizes
 from holdfast.cel.declarations import INCLUDES
-from holdfast.cel.device_sizes import NO_SIZES, DeviceSizes, declared_sizes, sizes_of
 from holdfast.cel.environment import Checker, evaluator, program_of
 from holdfast.cel.errors import (
     TOO_DEEP,
     CompileError,
     CostExceeded,
     EvaluationError,
+    as_cel_go_message,
     engine_error,
     is_bare_device,
 )
 from holdfast.cel.estimate import estimated_cost
-from holdfast.cel.messages import as_cel_go_message
 from holdfast.cel.rewriting import DEVICE, evaluated_tree
-from holdfast.cel.shared_results import SharedResults
+from holdfast.cel.shared_results import (
+    NO_SIZES,
+    DeviceSizes,
+    SharedResults,
+    declared_sizes,
+    sizes_of,
+)
 from holdfast.cel.syntax import Name, Node, Select, walk
 from holdfast.errors import BadRequest
 from holdfast.shared_cache import SharedCache

@@ -3,11 +3,16 @@
 The checker knows Kubernetes' types and functions as upstream declares them (``declarations``). The
 engine cannot evaluate values of such types, so the checked tree is rewritten (``rewriting``) and
 evaluated by an environment with functions of ours on values that the engine has (``functions``).
+
+Spellings that the engine's parser does not know are replaced by those of the same length it does,
+so that positions in messages stay the same: ``exists_one(k, v, p)`` is ``existsOne(k, v, p)``;
+``has(device.driver)`` is ``true``, because the fields of ``device`` are variables for the checker.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from functools import cache, lru_cache
 from typing import Any
@@ -16,11 +21,9 @@ from cel_expr_python import cel
 from google.protobuf import any_pb2, descriptor_pool, duration_pb2, struct_pb2, timestamp_pb2
 
 from holdfast.cel.declarations import REDECLARED, declarations, type_config
-from holdfast.cel.errors import CompileError, check_size
+from holdfast.cel.errors import CompileError, as_cel_go_message, check_size
 from holdfast.cel.functions import evaluated_functions
 from holdfast.cel.literals import check_literals
-from holdfast.cel.macros import with_known_macros
-from holdfast.cel.messages import as_cel_go_message
 from holdfast.cel.static_types import OPTIONAL
 from holdfast.cel.syntax import Constant, FunctionCall, MessageLiteral, Node, read_tree, walk
 from holdfast.cel.tree_writing import write_tree
@@ -134,3 +137,57 @@ def program_of(tree: Node) -> Any:
         return evaluator().deserialize(write_tree(tree))
     except RuntimeError:
         raise TooDeep from None  # protobuf reads a hundred nested messages
+
+
+_TOKEN = re.compile(
+    r"""
+      [rRbB]{0,2}(?:\"\"\".*?\"\"\"|'''.*?''')
+    | [bB]?[rR][bB]?(?:"[^"\n]*"|'[^'\n]*')
+    | [bB]?(?:"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*')
+    | (?P<blank>\s+|//[^\n]*)
+    | [A-Za-z_][A-Za-z_0-9]*
+    | .
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+_OPEN, _CLOSE = ("(", "[", "{"), (")", "]", "}")
+_FIELDS = ("driver", "attributes", "capacity", "allowMultipleAllocations")
+
+
+def with_known_macros(expression: str) -> str:
+    """Return the expression with spellings that the engine knows.
+
+    >>> with_known_macros("a.exists_one(k, v, true) && b.exists_one(k, true)")
+    'a.existsOne (k, v, true) && b.exists_one(k, true)'
+    """
+    if "exists_one" not in expression and "has" not in expression:
+        return expression
+    tokens = [m for m in _TOKEN.finditer(expression) if m["blank"] is None]
+    texts = [m[0] for m in tokens]
+    edits = []
+    for i, text in enumerate(texts):
+        if text == "exists_one" and _arguments(texts, i + 1) == 3:
+            edits.append((tokens[i].start(), tokens[i].end(), "existsOne"))
+        elif text == "has" and _is_device_field(texts[i + 1 : i + 6]):
+            edits.append((tokens[i].start(), tokens[i + 5].end(), "true"))
+    for start, end, new in reversed(edits):
+        expression = expression[:start] + new.ljust(end - start) + expression[end:]
+    return expression
+
+
+def _is_device_field(texts: list[str]) -> bool:
+    match texts:
+        case ["(", "device", ".", field, ")"]:
+            return field in _FIELDS
+    return False
+
+
+def _arguments(texts: list[str], at: int) -> int:
+    """Return how many arguments the call has whose bracket is at this token."""
+    depth, commas = 0, 0
+    for text in texts[at:]:
+        depth += (text in _OPEN) - (text in _CLOSE)
+        if depth == 0:
+            break
+        commas += text == "," and depth == 1
+    return commas + 1

@@ -13,11 +13,53 @@ from ipaddress import (
 )
 from typing import Any
 
+from holdfast.api import names, string_formats
 from holdfast.cel.declarations import FORMATS
-from holdfast.cel.named_formats import CHECKS
 from holdfast.cel.urls import Url
 from holdfast.cel.values import CIDR, FORMAT, IP, URL, tagged, untagged
 from holdfast.errors import BadRequest
+
+_Check = Callable[[str], list[str]]
+
+
+def _prefix(check: _Check) -> _Check:
+    """Return the check of a name that a suffix is appended to: it may end with a dash."""
+
+    def check_prefix(text: str) -> list[str]:
+        whole = text[:-1] + "a" if len(text) > 1 and text.endswith("-") else text
+        return check(whole)
+
+    return check_prefix
+
+
+def _uri(text: str) -> list[str]:
+    try:
+        Url.parse(text)
+    except BadRequest as wrong:
+        return [wrong.message]
+    return []
+
+
+def _schema_format(name: str, message: str) -> _Check:
+    return lambda text: [] if string_formats.FORMATS[name](text) else [message]
+
+
+_NAMED_FORMATS: Mapping[str, _Check] = {
+    "dns1123Label": names.dns_label,
+    "dns1123Subdomain": names.dns_subdomain,
+    "dns1035Label": names.dns_1035_label,
+    "qualifiedName": names.label_key,
+    "dns1123LabelPrefix": _prefix(names.dns_label),
+    "dns1123SubdomainPrefix": _prefix(names.dns_subdomain),
+    "dns1035LabelPrefix": _prefix(names.dns_1035_label),
+    "labelValue": names.label_value,
+    "uri": _uri,
+    "uuid": _schema_format("uuid", "does not match the UUID format"),
+    "byte": _schema_format("byte", "invalid base64"),
+    "date": _schema_format("date", "invalid date"),
+    "datetime": _schema_format("datetime", "invalid datetime"),
+}
+
 
 _Address = IPv4Address | IPv6Address
 _Interface = IPv4Interface | IPv6Interface
@@ -115,11 +157,11 @@ def succeeds(read: Callable[..., object]) -> Callable[..., bool]:
 
 def _validate(data: bytearray, text: str) -> list[str]:
     """Return what is wrong; ``rewriting`` makes an optional value of it."""
-    return CHECKS[untagged(FORMAT, data)](text)
+    return _NAMED_FORMATS[untagged(FORMAT, data)](text)
 
 
 def _named_format(name: str) -> bytes:
-    return tagged(FORMAT, name) if name in CHECKS else b""
+    return tagged(FORMAT, name) if name in _NAMED_FORMATS else b""
 
 
 def _format(name: str) -> Callable[[], bytes]:

@@ -24,10 +24,10 @@ from holdfast.cel.errors import (
     CompileError,
     CostExceeded,
     EvaluationError,
+    as_cel_go_message,
     engine_error,
 )
 from holdfast.cel.estimate import estimated_cost
-from holdfast.cel.messages import as_cel_go_message
 from holdfast.cel.rewriting import HAS_OLD_SELF, OLD_SELF, SELF, evaluated_tree
 from holdfast.cel.schema_types import MessageTypes, SchemaType
 from holdfast.cel.size_bounds import CHARACTERS_PER_STEP, ComputedBound

@@ -2,10 +2,12 @@
 
 Objects are protobuf messages for the checker. A message cannot hold lists of lists or maps of
 lists; their items have the unknown type, so that errors in them are found only at evaluation.
+Fields have the names that rules write: those that CEL cannot express are escaped.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from dataclasses import field as dataclass_field
@@ -13,9 +15,42 @@ from typing import Any
 
 from google.protobuf import descriptor_pb2
 
-from holdfast.cel.field_names import escape_field_name, field_spellings
 from holdfast.cel.ranges import DeclaredSize
 from holdfast.cel.time_values import TYPES
+
+_KEYWORDS = frozenset({"true", "false", "null", "in"})
+_RESERVED = frozenset({
+    "as", "break", "const", "continue", "else", "for", "function", "if", "import", "let", "loop",
+    "package", "namespace", "return", "var", "void", "while",
+})  # fmt: skip
+_ESCAPES = (("__", "__underscores__"), (".", "__dot__"), ("-", "__dash__"), ("/", "__slash__"))
+_ESCAPABLE = re.compile(r"[A-Za-z_./-][A-Za-z0-9_./-]*")
+
+
+def escape_field_name(name: str) -> str:
+    """Return a field's name as rules write it; "" if they cannot.
+
+    >>> escape_field_name("namespace"), escape_field_name("a-b"), escape_field_name("plain")
+    ('__namespace__', 'a__dash__b', 'plain')
+    """
+    if name in _RESERVED or name in _KEYWORDS:
+        return f"__{name}__"
+    if not _ESCAPABLE.fullmatch(name):
+        return ""
+    for bad, good in _ESCAPES:
+        name = name.replace(bad, good)
+    return name
+
+
+def field_spellings(name: str) -> list[str]:
+    """Return all names under which rules may read a field: reserved words also as they are.
+
+    >>> field_spellings("namespace"), field_spellings("a-b"), field_spellings("1")
+    (['__namespace__', 'namespace'], ['a__dash__b'], [])
+    """
+    escaped = escape_field_name(name)
+    return [escaped, *([name] if name in _RESERVED else [])] if escaped else []
+
 
 _REQUEST_BYTES = 3 * 1024 * 1024
 """The largest request, which bounds sizes that a schema does not."""

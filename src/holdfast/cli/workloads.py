@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 
 from holdfast.api import scheme
-from holdfast.api.pod_template import same_template
 from holdfast.api.resource import Resource
+from holdfast.api.workloads import same_template
 from holdfast.client.client import Client
 from holdfast.errors import NotFound, Refused
 

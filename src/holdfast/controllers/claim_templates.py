@@ -6,10 +6,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from holdfast.api.claim_names import claim_name
 from holdfast.api.devices import MAX_CONSUMERS, ResourceClaim, pod_consumer
 from holdfast.api.meta import Object, ObjectMeta, Struct, is_controlled_by, owner_reference
-from holdfast.api.pod import Pod, PodResourceClaim
+from holdfast.api.pod import Pod, PodResourceClaim, claim_name
 from holdfast.api.resource import Resource
 from holdfast.api.scheme import PODS, RESOURCE_CLAIM_TEMPLATES, RESOURCE_CLAIMS
 from holdfast.client.client import PatchType

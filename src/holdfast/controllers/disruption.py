@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from holdfast.api.int_or_percent import resolve_int_or_percent
 from holdfast.api.labels import Selector, selector_or_nothing
 from holdfast.api.meta import Condition, OwnerReference, controller_of
 from holdfast.api.pod import Pod
@@ -16,6 +15,7 @@ from holdfast.api.timestamps import parse_rfc3339, rfc3339
 from holdfast.api.workloads import (
     PodDisruptionBudget,
     PodDisruptionBudgetStatus,
+    resolve_int_or_percent,
 )
 from holdfast.client.informer_cache import ChangeType
 from holdfast.controllers import conditions

@@ -8,11 +8,10 @@ from typing import Any
 
 import msgspec
 
-from holdfast.api.claim_names import claim_names
 from holdfast.api.decode import convert_object
 from holdfast.api.devices import CLAIM_FINALIZER, EXTENDED_CLAIM, ClaimConsumer, ResourceClaim
 from holdfast.api.meta import Object, controller_of
-from holdfast.api.pod import Pod
+from holdfast.api.pod import Pod, claim_names
 from holdfast.api.scheme import PODS, RESOURCE_CLAIMS
 from holdfast.client.informer_cache import ChangeType
 from holdfast.controllers.claim_consumers import (

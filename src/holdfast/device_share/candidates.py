@@ -1,10 +1,11 @@
-"""The devices of a node that can serve a request for one type of device."""
+"""The devices of a node that can serve a request, and how reservations limit or offer them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from operator import le
+from typing import NamedTuple
 
 from holdfast.api.labels import Selector
 from holdfast.api.shared_device import VirtualFunction
@@ -176,3 +177,32 @@ def _keep_unused_pcies(found: Candidates, devices: tuple[NodeDevice, ...]) -> No
     for minor, device in list(found.devices.items()):
         if device.pcie in busy or minor in found.used:
             del found.devices[minor]
+
+
+class Offer(NamedTuple):
+    """What remains of a reservation for an owner; of ``restricted`` types it gets nothing else.
+
+    ``all_of_it``: for a reservation that takes over what pods have, and must get all of that.
+    """
+
+    remaining: DeviceUse
+    restricted: frozenset[str] = frozenset()
+    all_of_it: bool = False
+
+
+def restriction_of(offer: Offer | None, state: NodeDevices) -> Restriction:
+    """Return which devices an owner may take: those of its reservation first, or no others."""
+    if offer is None:
+        return UNRESTRICTED
+    minors = offer.remaining.minors()
+    if not offer.restricted:
+        return Restriction(minors, offer.remaining.vfs)
+    own = offer.remaining.within(frozenset(one for one in minors if one[0] in offer.restricted))
+    others = tuple(
+        (kind, device.minor, device.total)
+        for kind, devices in state.inventory.devices.items()
+        if kind not in offer.restricted
+        for device in devices
+    )
+    limit = own.plus(DeviceUse(others))
+    return Restriction(minors, offer.remaining.vfs, limit.minors(), limit)

@@ -14,11 +14,10 @@ from holdfast.columns.amounts import RequestedAmounts
 from holdfast.columns.node_table import NodeTable
 from holdfast.columns.pod_info import PodInfo
 from holdfast.device_share.allocations import Allocations
-from holdfast.device_share.candidates import DeviceRejection
+from holdfast.device_share.candidates import DeviceRejection, Offer, restriction_of
 from holdfast.device_share.choosing import choose_devices
 from holdfast.device_share.ledger import NO_DEVICE, DeviceShareLedger
 from holdfast.device_share.node_devices import Inventory, NodeDevices
-from holdfast.device_share.offers import Offer, restriction_of
 from holdfast.device_share.pod_devices import PodDevices, pod_devices
 from holdfast.device_share.scoring import ScoringStrategy
 from holdfast.errors import BadRequest

@@ -1,10 +1,20 @@
-"""Score devices and nodes by how much of them is used: LeastAllocated or MostAllocated."""
+"""Score devices and nodes by how much of them is used, and order the devices that fit."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from holdfast.api.koordinator_names import FPGA, GPU_MEMORY, GPU_MEMORY_RATIO, RDMA
+from holdfast.device_share.candidates import (
+    UNRESTRICTED,
+    Candidates,
+    Restriction,
+    count_and_amounts,
+    devices_in_view,
+)
+from holdfast.device_share.node_devices import NodeDevices
+from holdfast.device_share.pod_devices import PodDevices
 from holdfast.device_share.requests import RESOURCES, Amounts
 from holdfast.numa.policies import LEAST_ALLOCATED
 
@@ -39,3 +49,60 @@ class ScoringStrategy:
             score += weight * ((capacity - used if least else used) * _MAX_SCORE // capacity)
             weights += weight
         return score // weights if weights else 0
+
+
+@dataclass(frozen=True, slots=True)
+class Preference:
+    """Devices (type, minor) and PCIe switches to prefer; without a strategy all scores are 0."""
+
+    devices: frozenset[tuple[str, int]] = frozenset()
+    strategy: ScoringStrategy | None = None
+    pcies: frozenset[int] = frozenset()
+
+    def score(self, candidates: Candidates, minor: int) -> int:
+        """Return the score of a device for the request."""
+        if self.strategy is None:
+            return 0
+        return self.strategy.score(
+            candidates.kind,
+            candidates.amounts,
+            candidates.devices[minor].total,
+            candidates.free[minor],
+        )
+
+
+def best_first(candidates: Candidates, preference: Preference) -> list[int]:
+    """Return the minors: preferred ones, one of each preferred PCIe, high scores, low minors."""
+    ordered = sorted(candidates.devices, key=lambda minor: -preference.score(candidates, minor))
+    if not preference.devices and not preference.pcies:
+        return ordered
+    rounds: dict[int, int] = {}
+    places: dict[int, tuple[bool, int]] = {}
+    for minor in ordered:
+        pcie = candidates.devices[minor].pcie
+        rounds[pcie] = rounds.get(pcie, 0) + 1
+        turn = rounds[pcie] if pcie in preference.pcies else len(ordered) + 1
+        places[minor] = (candidates.kind, minor) not in preference.devices, turn
+    return sorted(ordered, key=places.__getitem__)
+
+
+def score_node(
+    state: NodeDevices,
+    asked: PodDevices,
+    strategy: ScoringStrategy,
+    restriction: Restriction = UNRESTRICTED,
+) -> int:
+    """Return the score of all devices that may be chosen, with the request for one of each type."""
+    score = 0
+    for request in asked.requests:
+        kind = request.type
+        devices = state.inventory.devices.get(kind, ())
+        _, amounts = count_and_amounts(devices, request, asked.hint(kind))
+        if seen := list(devices_in_view(state, asked, kind, restriction)):
+            totals = _sums([device.total for device, _ in seen])
+            score += strategy.score(kind, amounts, totals, _sums([free for _, free in seen]))
+    return score
+
+
+def _sums(devices: Sequence[Amounts]) -> Amounts:
+    return tuple(map(sum, zip(*devices, strict=True)))

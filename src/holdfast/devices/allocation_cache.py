@@ -24,7 +24,7 @@ from holdfast.devices.extended_resources import (
     RequestsAndMappings,
     create_requests_and_mappings,
 )
-from holdfast.devices.node_pools import NodePools
+from holdfast.devices.node_pools import NodePools, SharedPools
 from holdfast.devices.requests import RequestAlternative
 from holdfast.devices.row_table import NO_ROW, Rows, RowTable
 from holdfast.devices.search_results import (
@@ -36,7 +36,6 @@ from holdfast.devices.search_results import (
     Codes,
     SearchResults,
 )
-from holdfast.devices.shared_pools import SharedPools
 from holdfast.shared_cache import SharedCache
 
 if TYPE_CHECKING:

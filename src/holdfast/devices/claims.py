@@ -10,10 +10,9 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterator
 
-from holdfast.api.claim_names import claim_name
 from holdfast.api.devices import EXTENDED_CLAIM, MAX_CONSUMERS, ResourceClaim
 from holdfast.api.meta import controller_of, is_controlled_by, is_newer
-from holdfast.api.pod import Pod, PodResourceClaim
+from holdfast.api.pod import Pod, PodResourceClaim, claim_name
 from holdfast.columns.consumers_in_flight import ConsumersInFlight
 from holdfast.devices.allocated_devices import AllocatedDevices, allocated_results
 from holdfast.devices.slices import DeviceId, PoolId

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -24,6 +24,7 @@ from holdfast.devices.slices import DeviceCandidate, DeviceId
 
 if TYPE_CHECKING:
     from holdfast.devices.inventory import Inventory
+
 
 INEXACT = -1
 """Stands for a count where the devices share counters or capacity, or an error is possible."""
@@ -248,3 +249,47 @@ def key_of_counts(row: int, shared: Sequence[Pool], local: Hashable) -> Hashable
     if any(pool.selects_nodes_by_device for pool in shared):
         return ("row", row)
     return (shared, local)
+
+
+class DeviceBackedResource:
+    """Allocatable and used amounts of one extended resource by row, devices included, for scoring.
+
+    A node with allocatable amounts of the resource (from a device plugin) counts those. Any other
+    node counts its devices of the class, and how many of them are allocated.
+    """
+
+    __slots__ = ("_counts", "_nodes", "_resource")
+
+    def __init__(self, nodes: NodeTable, resource: int, counts: DeviceCounts) -> None:
+        self._nodes = nodes
+        self._resource = resource
+        self._counts = counts
+
+    def count_in_steps(self) -> Iterator[None]:
+        """Count the devices of changed rows, with pauses in which the world may change."""
+        return self._counts.refresh_in_steps(lambda: self._nodes.rows)
+
+    def many(self, rows: Any) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return allocatable and used amounts of rows (an array or a slice)."""
+        counts = self._counts.refreshed()
+        amounts = self._nodes.amounts
+        allocatable, used = (
+            amounts.allocatable[self._resource][rows],
+            amounts.requested[self._resource],
+        )
+        devices = counts.total[rows]
+        from_devices = (allocatable == 0) & (devices > 0)
+        return (
+            np.where(from_devices, devices, allocatable),
+            np.where(from_devices, counts.allocated[rows], used[rows]),
+        )
+
+    def one(self, row: int) -> tuple[int, int]:
+        """Return allocatable and used amount of one row."""
+        counts = self._counts.refreshed()
+        amounts = self._nodes.amounts
+        allocatable = amounts.allocatable_at[self._resource][row]
+        devices = int(counts.total[row])
+        if allocatable == 0 and devices > 0:
+            return devices, int(counts.allocated[row])
+        return allocatable, amounts.requested_at[self._resource][row]

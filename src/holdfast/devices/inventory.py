@@ -12,8 +12,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import get_args
 
-from holdfast.api.device_counts import devices_of_claim
-from holdfast.api.devices import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
+from holdfast.api.devices import (
+    DeviceClass,
+    DeviceTaintRule,
+    ResourceClaim,
+    ResourceSlice,
+    devices_of_claim,
+)
 from holdfast.api.meta import Object
 from holdfast.api.node import Node
 from holdfast.api.resource_names import DEVICE_CLASS_PREFIX
@@ -24,7 +29,7 @@ from holdfast.devices.allocated_devices import AllocatedDevices
 from holdfast.devices.allocation_cache import AllocationCache
 from holdfast.devices.allocator import Allocator
 from holdfast.devices.claims import Claims
-from holdfast.devices.device_backed_resource import DeviceBackedResource
+from holdfast.devices.device_counts import DeviceBackedResource
 from holdfast.devices.features import Features
 from holdfast.devices.node_pools import NodePools
 from holdfast.devices.pools import Pool

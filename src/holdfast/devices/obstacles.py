@@ -18,9 +18,8 @@ from holdfast.devices.errors import AllocationError, SearchTimeout
 from holdfast.devices.matching import untolerated
 from holdfast.devices.pools import Pool
 from holdfast.devices.requests import ClaimRequest, RequestAlternative
-from holdfast.devices.search import DeviceSearch, Search, SearchOutcome
+from holdfast.devices.search import DeviceSearch, Search, SearchOutcome, result_of
 from holdfast.devices.slices import DeviceCandidate, DeviceId
-from holdfast.devices.steps import result_of
 
 
 class ObstacleKind(StrEnum):

@@ -9,8 +9,9 @@ take seconds, so it runs in steps: it pauses whenever it has tried some devices.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from enum import Enum, auto
+from typing import TypeVar
 
 import msgspec
 
@@ -311,3 +312,24 @@ class DeviceSearch:
         self._until_pause -= weight
         if self._tries == self._most_tries:
             raise SearchTimeout(TIMED_OUT)
+
+
+T = TypeVar("T")
+
+
+def _continue() -> None:
+    """Do nothing in a pause."""
+
+
+def result_of(steps: Generator[None, None, T], on_pause: Callable[[], None] = _continue) -> T:
+    """Return the result of a generator; ``on_pause`` is called wherever it pauses.
+
+    An exception of ``on_pause`` ends it.
+    """
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            found: T = end.value
+            return found
+        on_pause()

@@ -6,9 +6,9 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from holdfast.api.int_or_percent import resolve_int_or_percent
 from holdfast.api.meta import controller_of
 from holdfast.api.pod import Pod
+from holdfast.api.workloads import resolve_int_or_percent
 from holdfast.settings import MigrationSettings
 
 EVICT = "descheduler.alpha.kubernetes.io/evict"

@@ -25,7 +25,7 @@ from holdfast.columns.interner import CPU, MEMORY
 from holdfast.columns.journal import DerivedColumn
 from holdfast.columns.node_table import NodeTable
 from holdfast.columns.pod_info import PodInfo
-from holdfast.devices.device_backed_resource import DeviceBackedResource
+from holdfast.devices.device_counts import DeviceBackedResource
 from holdfast.framework.arguments import Arguments, PluginArgs
 from holdfast.framework.plugin import (
     AnyRows,

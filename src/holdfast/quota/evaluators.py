@@ -18,16 +18,17 @@ from holdfast.api.resource_quota import ResourceQuota, ScopeRequirement
 from holdfast.api.storage import PersistentVolumeClaim
 from holdfast.api.workloads import Service
 from holdfast.quota import scopes
-from holdfast.quota.amounts import ONE, Usage
-from holdfast.quota.standard_keys import (
+from holdfast.quota.amounts import (
     CLASSIC_CLAIMS,
     CPU_AND_MEMORY,
+    ONE,
     PLAIN_COUNTS,
     POD_AMOUNTS,
     REQUESTS,
     SERVICES,
     STORAGE,
     VOLUME_CLAIMS,
+    Usage,
     is_huge_pages_key,
 )
 from holdfast.quota.usage import (

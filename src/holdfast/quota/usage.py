@@ -7,8 +7,7 @@ from typing import Protocol
 
 from holdfast.api.classic import ClassicClaim
 from holdfast.api.classic_names import KEP_GROUP
-from holdfast.api.device_counts import devices_of_request
-from holdfast.api.devices import EXTENDED_CLAIM, ResourceClaim
+from holdfast.api.devices import EXTENDED_CLAIM, ResourceClaim, devices_of_request
 from holdfast.api.meta import OwnerReference, controller_of
 from holdfast.api.pod import Pod, ResourceAmounts, ResourceRequirements
 from holdfast.api.quantity import DECIMAL_SI, NANO, Quantity
@@ -26,8 +25,18 @@ from holdfast.api.storage import PersistentVolumeClaim
 from holdfast.api.timestamps import parse_rfc3339
 from holdfast.api.workloads import Service
 from holdfast.device_share.requests import percent_of_gpus
-from holdfast.quota.amounts import ONE, Usage, add_usage, growth, parse
-from holdfast.quota.standard_keys import CLASSIC_CLAIMS, LIMITS, REQUESTS, STORAGE, VOLUME_CLAIMS
+from holdfast.quota.amounts import (
+    CLASSIC_CLAIMS,
+    LIMITS,
+    ONE,
+    REQUESTS,
+    STORAGE,
+    VOLUME_CLAIMS,
+    Usage,
+    add_usage,
+    growth,
+    parse,
+)
 
 IMPLICIT_REQUESTS = REQUESTS + DEVICE_CLASS_PREFIX
 PER_DEVICE_CLASS = ".deviceclass.resource.k8s.io/devices"

@@ -1,12 +1,18 @@
-"""Validation of the kinds of classic DRA, beyond the schemas of their CRDs."""
+"""Validation of classic DRA: its kinds, beyond the schemas of their CRDs, and claims in pods.
+
+Pods have classic claims in entries of ``spec.resourceClaims`` with ``claim``.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from holdfast.api import field_errors
+from holdfast.api.classic_names import IMMEDIATE, MAX_ENTRIES, WAIT_FOR_FIRST_CONSUMER
 from holdfast.api.json_fields import Raw, map_at, maps_at, text_at
 from holdfast.errors import Cause
+from holdfast.validation.metadata import check_annotations, check_labels
+from holdfast.validation.names import check_subdomain
 from holdfast.validation.node_selector import check_node_selector
 
 _ADDED = "new entries may not be added while `deallocationRequested` or `deletionTimestamp` are set"
@@ -48,3 +54,62 @@ def _check_selector(new: Raw, old: Raw | None, key: str, path: str) -> Iterator[
     selector = new.get(key)
     if selector is not None and (old is None or old.get(key) != selector):
         yield from check_node_selector(selector, path)
+
+
+_CLAIM, _TEMPLATE = "resourceClaimName", "template"
+_MODES = (WAIT_FOR_FIRST_CONSUMER, IMMEDIATE)
+_METADATA = "only labels and annotations may be set in the template of a claim"
+
+
+def check_classic_source(source: Raw, path: str) -> Iterator[Cause]:
+    """Yield what is wrong with the ``claim`` of an entry: a name, or the template of a claim."""
+    given = [key for key in (_CLAIM, _TEMPLATE) if source.get(key) is not None]
+    if len(given) == 2:
+        message = f"at most one of `{_CLAIM}` or `{_TEMPLATE}` may be specified"
+        yield field_errors.invalid(path, source, message)
+    elif not given:
+        message = f"must specify one of: `{_CLAIM}`, `{_TEMPLATE}`"
+        yield field_errors.invalid(path, source, message)
+    if _CLAIM in given:
+        yield from check_subdomain(source[_CLAIM], f"{path}.{_CLAIM}")
+    if _TEMPLATE in given:
+        yield from _check_template(map_at(source, _TEMPLATE), f"{path}.{_TEMPLATE}")
+
+
+def check_entry_count(spec: Raw, path: str) -> Iterator[Cause]:
+    """Yield an error if a pod has too many classic claims."""
+    count = sum(entry.get("claim") is not None for entry in maps_at(spec, "resourceClaims"))
+    if count > MAX_ENTRIES:
+        yield field_errors.too_many(f"{path}.resourceClaims", count, MAX_ENTRIES)
+
+
+def check_inline_names(pod: Raw) -> Iterator[Cause]:
+    """Yield the claims of a pod whose names, ``<pod>-<entry>``, no object can have."""
+    pod_name = text_at(map_at(pod, "metadata"), "name")
+    for i, entry in enumerate(maps_at(map_at(pod, "spec"), "resourceClaims")):
+        name = text_at(entry, "name")
+        if map_at(entry, "claim").get(_TEMPLATE) is not None and name:
+            at = f"spec.resourceClaims[{i}].name"
+            for cause in check_subdomain(f"{pod_name}-{name}", at):
+                message = f"pod name and entry name make no valid name of a claim: {cause.message}"
+                yield Cause(at, message, cause.reason)
+
+
+def _check_template(template: Raw, path: str) -> Iterator[Cause]:
+    meta, spec = map_at(template, "metadata"), map_at(template, "spec")
+    for key, value in meta.items():
+        if key not in ("labels", "annotations") and value:
+            yield field_errors.forbidden(f"{path}.metadata.{key}", _METADATA)
+    yield from check_labels(meta.get("labels"), f"{path}.metadata.labels")
+    yield from check_annotations(meta.get("annotations"), f"{path}.metadata.annotations")
+    at = f"{path}.spec"
+    if class_name := text_at(spec, "resourceClassName"):
+        yield from check_subdomain(class_name, f"{at}.resourceClassName")
+    else:
+        yield field_errors.required(f"{at}.resourceClassName")
+    if (mode := spec.get("allocationMode")) is not None and mode not in _MODES:
+        yield field_errors.not_supported(f"{at}.allocationMode", mode, _MODES)
+    if (parameters := spec.get("parametersRef")) is not None:
+        for key in ("kind", "name"):
+            if not text_at(parameters, key):
+                yield field_errors.required(f"{at}.parametersRef.{key}")

@@ -6,9 +6,8 @@ from collections.abc import Iterator
 
 from holdfast.api.json_fields import Raw, map_at, maps_at
 from holdfast.errors import Cause
-from holdfast.validation.conditions import check_conditions
 from holdfast.validation.device_names import check_driver, check_pool
-from holdfast.validation.device_parts import check_taint
+from holdfast.validation.device_parts import check_conditions, check_taint
 from holdfast.validation.names import check_label
 from holdfast.validation.ratcheting import ratcheting
 

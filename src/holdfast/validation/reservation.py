@@ -7,10 +7,15 @@ from typing import Any
 
 import msgspec
 
-from holdfast.api import durations, field_errors
+from holdfast.api import durations, field_errors, names
 from holdfast.api.quantity import AmountText
 from holdfast.api.reservation import ControllerOwner, Reservation, ReservationOwner, ReservationSpec
-from holdfast.api.reservation_names import INNER_RESERVED, RESIZE, RESTRICTED_OPTIONS
+from holdfast.api.reservation_names import (
+    INNER_RESERVED,
+    OWNER_NAMESPACES,
+    RESIZE,
+    RESTRICTED_OPTIONS,
+)
 from holdfast.api.timestamps import parse_rfc3339
 from holdfast.errors import BadRequest, Cause
 from holdfast.validation.counting import find_excess
@@ -115,3 +120,21 @@ def _annotation(text: str, kind: type[Any], path: str) -> Iterator[Cause]:
         return
     if isinstance(found, _Amounts):
         yield from check_amounts(found.resources or {}, f"{path}.resources")
+
+
+_AT = f"metadata.annotations[{OWNER_NAMESPACES}]"
+
+
+def owner_namespaces(reservation: Reservation) -> frozenset[str] | None:
+    """Return the namespaces to which the annotation limits the owners; None without it.
+
+    Raise BadRequest if one of the names cannot be that of a namespace.
+    """
+    text = reservation.metadata.annotations.get(OWNER_NAMESPACES)
+    if text is None:
+        return None
+    found = frozenset([part.strip() for part in text.split(",")])
+    wrong = next((name for name in sorted(found) if names.dns_label(name)), None)
+    if wrong is not None:
+        raise BadRequest(f'{_AT}: "{wrong[:63]}" cannot be the name of a namespace')
+    return found

@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from holdfast.api.group_scheduling import ignored_keys
 from holdfast.api.names import parse_integer
 from holdfast.api.pod import PodSpec
-from holdfast.api.reservation import Reservation
-from holdfast.api.reservation_names import ORDER, PRIORITY, RESIZE
-from holdfast.validation.owner_namespaces import owner_warnings
+from holdfast.api.reservation import Reservation, ReservationOwner
+from holdfast.api.reservation_names import ORDER, OWNER_NAMESPACES, PRIORITY, RESIZE
+from holdfast.errors import BadRequest
+from holdfast.validation.reservation import owner_namespaces
 
 _MOST = 2**31
 _AT = "spec.template.spec"
@@ -22,7 +23,7 @@ def find_warnings(new: Reservation, old: Reservation | None = None) -> Iterator[
     yield from _labels(new, old)
     yield from _policy(new, old)
     yield from _emptiness(new, old)
-    yield from owner_warnings(new, old)
+    yield from _owner_namespaces(new, old)
     yield from _controllers(new, old)
     yield from _groups(new, old)
     if old is not None and old.status.node_name and new.status.node_name:
@@ -113,3 +114,36 @@ def _moves(new: Reservation, old: Reservation) -> Iterator[str]:
     ):
         if before != after:
             yield f"{_AT}.{name}: {stays}"
+
+
+def _owner_namespaces(new: Reservation, old: Reservation | None) -> Iterator[str]:
+    """Yield a warning if pods of every namespace may use a reservation, or none may."""
+    if old is not None and _owners(old) == _owners(new):
+        return
+    try:
+        limited = owner_namespaces(new)
+    except BadRequest as wrong:
+        yield f"{wrong.message}: no pod is an owner; list namespaces separated by commas"
+        return
+    for i, owner in enumerate(new.spec.owners):
+        if limited is None and not _names_namespace(owner):
+            yield (
+                f"spec.owners[{i}]: matches pods of every namespace; set object.namespace, or the "
+                f"annotation {OWNER_NAMESPACES} (which koord-scheduler ignores)"
+            )
+            return
+
+
+def _owners(reservation: Reservation) -> tuple[object, object]:
+    return reservation.spec.owners, reservation.metadata.annotations.get(OWNER_NAMESPACES)
+
+
+def _names_namespace(owner: ReservationOwner) -> bool:
+    """Tell whether all pods that an owner matches are in one namespace.
+
+    The uid of a pod is its own, but users write owner references, with any uid.
+    """
+    named, made = owner.object, owner.controller
+    if named is not None and (named.namespace or named.uid):
+        return True
+    return made is not None and bool(made.namespace)

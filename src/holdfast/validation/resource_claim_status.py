@@ -14,11 +14,11 @@ from holdfast.api.defaults.devices import default_claim
 from holdfast.api.devices import MAX_CONSUMERS, MAX_DEVICES
 from holdfast.api.json_fields import Raw, list_at, map_at, maps_at, text_at
 from holdfast.errors import Cause
-from holdfast.validation.conditions import check_conditions
 from holdfast.validation.device_names import check_driver, check_pool, check_share_id
 from holdfast.validation.device_parts import (
     MOST_CONFIGS,
     check_binding_conditions,
+    check_conditions,
     check_json_object,
 )
 from holdfast.validation.json_fields import check_list, check_set, is_same

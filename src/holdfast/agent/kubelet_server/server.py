@@ -21,7 +21,7 @@ from holdfast.agent.kubelet_server import channels, port_forward
 from holdfast.agent.kubelet_server.container_logs import LogOptions, read_log
 from holdfast.agent.kubelet_server.node_containers import ContainerName, NodeContainers
 from holdfast.agent.runtime import ExecProcess
-from holdfast.api.kubelet_names import (
+from holdfast.api.node_names import (
     API_SERVER_USER,
     ERROR_HEADER,
     MESSAGE_BYTES,

@@ -16,7 +16,7 @@ import msgspec
 import yaml
 
 from holdfast.api import names
-from holdfast.api.kubelet_names import API_SERVER_USER
+from holdfast.api.node_names import API_SERVER_USER
 from holdfast.apiserver.user import (
     ADMIN,
     AUTHENTICATED,

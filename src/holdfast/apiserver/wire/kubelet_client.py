@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, unquote, urlencode
 
-from holdfast.api.kubelet_names import ERROR_HEADER, MESSAGE_BYTES
+from holdfast.api.node_names import ERROR_HEADER, MESSAGE_BYTES
 from holdfast.errors import HoldfastError, Unavailable, from_status
 
 if TYPE_CHECKING:

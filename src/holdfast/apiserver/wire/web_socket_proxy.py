@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from aiohttp import WSMsgType, web
 
-from holdfast.api.kubelet_names import MESSAGE_BYTES, PING_SECONDS
+from holdfast.api.node_names import MESSAGE_BYTES, PING_SECONDS
 from holdfast.apiserver.wire.responses import WebSocketProxy
 
 if TYPE_CHECKING:

@@ -29,8 +29,7 @@ from holdfast.errors import BadRequest, NotFound, Refused, aggregate_message
 from holdfast.feature_gates import FeatureGates
 from holdfast.numa.cpu_set import format_cpu_list
 from holdfast.numa.resource_status import read_allocation
-from holdfast.validation.owner_namespaces import owner_namespaces
-from holdfast.validation.reservation import check_reservation
+from holdfast.validation.reservation import check_reservation, owner_namespaces
 
 Profiles = Mapping[str, Profile]
 

@@ -11,9 +11,8 @@ import msgspec
 from holdfast.api.labels import from_selector
 from holdfast.api.meta import controller_of, is_controlled_by, owner_reference
 from holdfast.api.pod import Pod
-from holdfast.api.pod_template import same_template
 from holdfast.api.scheme import DEPLOYMENTS, PODS, REPLICASETS
-from holdfast.api.workloads import Deployment, DeploymentStatus, ReplicaSet
+from holdfast.api.workloads import Deployment, DeploymentStatus, ReplicaSet, same_template
 from holdfast.client.informer_cache import ChangeType
 from holdfast.controllers.deployment import revisions, rollout
 from holdfast.controllers.deployment.rollout import ReplicaBounds, Sizes

@@ -10,8 +10,13 @@ import msgspec
 
 from holdfast.api.meta import owner_reference
 from holdfast.api.names import SAFE_LETTERS
-from holdfast.api.pod_template import HASH, comparable_template, same_template
-from holdfast.api.workloads import Deployment, ReplicaSet
+from holdfast.api.workloads import (
+    POD_TEMPLATE_HASH,
+    Deployment,
+    ReplicaSet,
+    comparable_template,
+    same_template,
+)
 from holdfast.controllers.deployment.rollout import DESIRED, MAXIMUM, ReplicaBounds
 
 REVISION = "deployment.kubernetes.io/revision"
@@ -50,9 +55,9 @@ def new_replicaset(deployment: Deployment, replicas: int, revision: int) -> dict
     template = deployment.spec.template
     name_hash = template_hash(template, deployment.status.collision_count or 0)
     meta = template.get("metadata") or {}
-    labels = {**(meta.get("labels") or {}), HASH: name_hash}
+    labels = {**(meta.get("labels") or {}), POD_TEMPLATE_HASH: name_hash}
     selector = msgspec.to_builtins(deployment.spec.selector)
-    selector["matchLabels"] = {**selector.get("matchLabels", {}), HASH: name_hash}
+    selector["matchLabels"] = {**selector.get("matchLabels", {}), POD_TEMPLATE_HASH: name_hash}
     return {
         "apiVersion": "apps/v1", "kind": "ReplicaSet",
         "metadata": {

@@ -6,8 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from holdfast.api.int_or_percent import resolve_int_or_percent
-from holdfast.api.workloads import Deployment, ReplicaSet
+from holdfast.api.workloads import Deployment, ReplicaSet, resolve_int_or_percent
 
 DESIRED = "deployment.kubernetes.io/desired-replicas"
 MAXIMUM = "deployment.kubernetes.io/max-replicas"

@@ -6,11 +6,10 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from holdfast.api.claim_names import claim_name
 from holdfast.api.devices import DeviceResult, DeviceTaintRule, ResourceClaim
 from holdfast.api.meta import is_controlled_by
 from holdfast.api.node import Taint
-from holdfast.api.pod import Pod, Toleration
+from holdfast.api.pod import Pod, Toleration, claim_name
 from holdfast.api.timestamps import rfc3339, seconds_of
 from holdfast.api.tolerations import NO_EXECUTE, tolerates
 from holdfast.devices.allocated_devices import device_id

@@ -12,9 +12,9 @@ from holdfast.capacity.reservation_cache import ReservationCache
 from holdfast.capacity.reserved_resources import expected_reservation
 from holdfast.columns.node_table import NodeTable
 from holdfast.columns.pod_info import PodInfo
+from holdfast.device_share.candidates import Offer
 from holdfast.device_share.ledger import DeviceShareLedger
 from holdfast.device_share.node_holders import Holder, sum_of
-from holdfast.device_share.offers import Offer
 from holdfast.devices.inventory import Inventory
 from holdfast.framework.plugin import NO_CHANGE, PodChange, Rows, Verdicts
 from holdfast.framework.reservation_options import ReservationFilter

@@ -12,14 +12,13 @@ from numpy.typing import NDArray
 from holdfast.columns.interner import PODS, ResourceNames
 from holdfast.columns.pod_info import PodInfo
 from holdfast.device_share.allocations import UNUSED, Allocations, DeviceUse, use_of
-from holdfast.device_share.candidates import DeviceRejection
+from holdfast.device_share.candidates import DeviceRejection, Offer, restriction_of
 from holdfast.device_share.choosing import choose_devices, node_rejection
 from holdfast.device_share.ledger import NO_DEVICE, DeviceShareLedger
 from holdfast.device_share.node_devices import NodeDevices
-from holdfast.device_share.node_scoring import score_node
-from holdfast.device_share.offers import Offer, restriction_of
 from holdfast.device_share.pod_devices import PodDevices, pod_devices
 from holdfast.device_share.requests import is_of_devices
+from holdfast.device_share.scoring import score_node
 from holdfast.errors import BadRequest
 from holdfast.framework.plugin import Code
 from holdfast.numa.trial import OF_RESERVATION

@@ -13,7 +13,7 @@ from holdfast.devices.extended_resources import (
     create_requests_and_mappings,
     extended_resource_claim,
 )
-from holdfast.devices.steps import result_of
+from holdfast.devices.search import result_of
 from holdfast.plugins.dynamic_resources.device_search import DeviceSearch, device_backed_names
 
 

@@ -12,8 +12,8 @@ from holdfast.devices.inventory import Inventory
 from holdfast.framework.events import ClusterEvent
 from holdfast.framework.view import View
 from holdfast.plugins.dynamic_resources.device_search import device_backed_names
+from holdfast.quota.amounts import is_standard_key
 from holdfast.quota.charging import may_have_room
-from holdfast.quota.standard_keys import is_standard_key
 
 
 def may_be_freed(old: ResourceClaim | None, new: ResourceClaim, pod: PodInfo, view: View) -> bool:

@@ -17,7 +17,7 @@ from holdfast.capacity.reserved_resources import ReservedForPod
 from holdfast.columns.amounts import Amounts
 from holdfast.columns.cells import Cells
 from holdfast.columns.interner import CPU, MEMORY
-from holdfast.devices.device_backed_resource import DeviceBackedResource
+from holdfast.devices.device_counts import DeviceBackedResource
 from holdfast.framework.plugin import AnyRows, RawScores
 from holdfast.plugins.node_resources_fit.arguments import LEAST, MOST, FitArgs
 

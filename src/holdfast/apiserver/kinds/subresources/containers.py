@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from holdfast.api import field_errors
 from holdfast.api.decode import JsonObject
-from holdfast.api.kubelet_names import CERTIFICATE_ANNOTATION
+from holdfast.api.node_names import CERTIFICATE_ANNOTATION
 from holdfast.api.timestamps import parse_rfc3339
 from holdfast.apiserver.operation import Operation
 from holdfast.apiserver.schema.stored_objects import decode

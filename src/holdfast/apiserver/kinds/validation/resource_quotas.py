@@ -10,7 +10,7 @@ from holdfast.api.decode import JsonObject
 from holdfast.api.quantity import AmountText, Quantity
 from holdfast.api.resource_names import PODS, is_extended
 from holdfast.errors import Cause
-from holdfast.quota.standard_keys import (
+from holdfast.quota.amounts import (
     COUNTS,
     CPU_AND_MEMORY,
     STORAGE,

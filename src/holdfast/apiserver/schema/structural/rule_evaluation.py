@@ -7,8 +7,8 @@ from typing import Any
 
 from holdfast.apiserver.schema.structural.node import ABSENT, SchemaNode
 from holdfast.apiserver.schema.structural.rules import RuleEvaluationStopped
-from holdfast.cel.field_names import field_spellings
 from holdfast.cel.rules import CostBudget, RuleInput
+from holdfast.cel.schema_types import field_spellings
 from holdfast.cel.time_values import format_value
 from holdfast.errors import Cause
 
