@@ -20,7 +20,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from holdfast.api.classic import classic_resources
-from holdfast.api.node_inventory import NODE_INVENTORIES
+from holdfast.api.classic_node_inventory import NODE_INVENTORIES
 from holdfast.api.scheme import NAMESPACES, NODES, PODS
 from holdfast.client.client import Client
 from holdfast.driverkit import Choice, Device, Driver

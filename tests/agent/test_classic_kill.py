@@ -14,7 +14,7 @@ from agent import recording_driver
 from agent.process_cluster import short_directory
 from agent.test_agent_kill import KILLS, NODE, SECONDS, KilledNode, kill_and_check
 from holdfast.api.classic import classic_resources
-from holdfast.api.node_inventory import NODE_INVENTORIES
+from holdfast.api.classic_node_inventory import NODE_INVENTORIES
 from holdfast.apiserver.access.credentials import write_node_kubeconfig
 from holdfast.client.client import Client
 from holdfast.client.http import HttpTransport

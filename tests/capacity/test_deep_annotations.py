@@ -4,7 +4,12 @@ import pytest
 
 from holdfast.api import reservation_names as names
 from holdfast.api.annotations import allocated_reservation
-from holdfast.capacity import annotations
+from holdfast.capacity.reservation_annotations import (
+    affinity_of,
+    annotated_allocations,
+    exact_match_of,
+    resized_amounts,
+)
 from holdfast.errors import BadRequest
 from holdfast.testing import a_pod, a_reservation, typed
 
@@ -18,8 +23,8 @@ def with_note(raw, key):
 
 def test_an_affinity_nested_too_deep_is_an_error_of_the_pod():
     for key, read in (
-        (names.AFFINITY, annotations.affinity_of),
-        (names.EXACT_MATCH, annotations.exact_match_of),
+        (names.AFFINITY, affinity_of),
+        (names.EXACT_MATCH, exact_match_of),
     ):
         with pytest.raises(BadRequest, match="recursion"):
             read(with_note(a_pod("p"), key))
@@ -27,5 +32,5 @@ def test_an_affinity_nested_too_deep_is_an_error_of_the_pod():
 
 def test_any_other_annotation_nested_too_deep_counts_as_absent():
     assert allocated_reservation(with_note(a_pod("p"), names.ALLOCATED)) is None
-    assert annotations.annotated_allocations(with_note(a_pod("p"), names.DRAWS)) == ()
-    assert annotations.resized_amounts(with_note(a_reservation("r"), names.RESIZE)) == {}
+    assert annotated_allocations(with_note(a_pod("p"), names.DRAWS)) == ()
+    assert resized_amounts(with_note(a_reservation("r"), names.RESIZE)) == {}

@@ -4,9 +4,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from holdfast.capacity.annotations import affinity_of
 from holdfast.capacity.matching import allows_pre_allocation
 from holdfast.capacity.owner_rules import compile_owners
+from holdfast.capacity.reservation_annotations import affinity_of
 from holdfast.errors import BadRequest
 from holdfast.framework.world import World
 from holdfast.testing import a_node, a_pod, a_reservation, typed

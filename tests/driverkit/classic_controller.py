@@ -7,7 +7,7 @@ import random
 from dataclasses import dataclass
 
 from holdfast.api.classic import classic_resources
-from holdfast.api.node_inventory import NODE_INVENTORIES
+from holdfast.api.classic_node_inventory import NODE_INVENTORIES
 from holdfast.api.resource import Resource
 from holdfast.api.scheme import EVENTS, NAMESPACES, PODS
 from holdfast.apiserver.inprocess import InProcessTransport

@@ -10,7 +10,7 @@ from tests.driverkit.classic_controller import (
 
 from holdfast.api.classic import ClassicAllocation
 from holdfast.api.classic_names import IMMEDIATE
-from holdfast.api.node_inventory import NODE_INVENTORIES
+from holdfast.api.classic_node_inventory import NODE_INVENTORIES
 from holdfast.api.scheme import PODS
 from holdfast.classic_dra.ledger import ClassicLedger
 from holdfast.cli.classic_explanation import read_failures

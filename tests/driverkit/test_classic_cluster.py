@@ -9,7 +9,7 @@ import yaml
 
 from driverkit.test_examples import load
 from holdfast.api.classic import classic_resources
-from holdfast.api.node_inventory import NODE_INVENTORIES
+from holdfast.api.classic_node_inventory import NODE_INVENTORIES
 from holdfast.api.resource import Resource
 from holdfast.api.scheme import PODS
 from holdfast.testing.driver_cluster import DriverCluster

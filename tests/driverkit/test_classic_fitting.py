@@ -12,11 +12,11 @@ from holdfast.api.classic import (
     PodSchedulingSpec,
     PodSchedulingStatus,
 )
-from holdfast.api.classic_annotation import ClassicClaimSpec
+from holdfast.api.classic_claim_sources import ClassicClaimSpec
 from holdfast.api.classic_names import IMMEDIATE
+from holdfast.api.classic_node_inventory import NodeInventory
 from holdfast.api.devices import ClaimConsumer
 from holdfast.api.meta import ObjectMeta
-from holdfast.api.node_inventory import NodeInventory
 from holdfast.driverkit import Device, InvalidInventory
 from holdfast.driverkit.classic.bookings import Booking, Bookings
 from holdfast.driverkit.classic.fitting import (

@@ -16,11 +16,11 @@ from holdfast.api.scheme import (
     RESOURCE_POLICIES,
     SHARED_DEVICES,
 )
-from holdfast.capacity.annotations import (
+from holdfast.capacity.owner_rules import compile_owners
+from holdfast.capacity.reservation_annotations import (
     annotated_allocations,
     inner_reserved,
 )
-from holdfast.capacity.owner_rules import compile_owners
 from holdfast.device_share.requests import is_of_devices
 from laws.cluster_edits import POLICY, REUSABLE, SIZE, owners_before, was
 

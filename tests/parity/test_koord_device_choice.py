@@ -9,7 +9,7 @@ from holdfast.device_share.numa_hints import device_hints
 from holdfast.device_share.scoring import ScoringStrategy
 from holdfast.errors import BadRequest
 from holdfast.numa.cpu_set import mask_of
-from holdfast.numa.policies import LEAST_ALLOCATED
+from holdfast.numa.policy_names import LEAST_ALLOCATED
 from parity.device_sharing import allocations, amounts, asked_by, state_of, use
 from parity.harness import parity
 

@@ -6,8 +6,8 @@ from holdfast.api.decode import convert_object
 from holdfast.api.pod import Pod
 from holdfast.api.quantity import units
 from holdfast.api.reservation import Reservation
-from holdfast.capacity.annotations import affinity_of
 from holdfast.capacity.pre_allocation import read_rules
+from holdfast.capacity.reservation_annotations import affinity_of
 from holdfast.device_share.candidates import (
     UNRESTRICTED,
     Candidates,
@@ -21,7 +21,7 @@ from holdfast.device_share.requests import RESOURCES, device_requests
 from holdfast.device_share.scoring import Preference, ScoringStrategy, best_first
 from holdfast.errors import BadRequest
 from holdfast.framework.world import World
-from holdfast.numa.policies import MOST_ALLOCATED
+from holdfast.numa.policy_names import MOST_ALLOCATED
 from parity.device_sharing import amounts, hinted, state_of
 from parity.harness import parity
 

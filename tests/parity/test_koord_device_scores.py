@@ -7,7 +7,7 @@ from holdfast.device_share.candidates import DeviceRejection, Offer, restriction
 from holdfast.device_share.choosing import choose_devices
 from holdfast.device_share.node_devices import NodeDevices
 from holdfast.device_share.scoring import ScoringStrategy, score_node
-from holdfast.numa.policies import LEAST_ALLOCATED
+from holdfast.numa.policy_names import LEAST_ALLOCATED
 from holdfast.numa.trial import OF_RESERVATION
 from holdfast.plugins.device_share.allocator import DeviceAllocator
 from parity.device_sharing import allocations, asked_by, cached_state, use

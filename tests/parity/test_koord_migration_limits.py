@@ -9,7 +9,7 @@ from holdfast.controllers.pod_migration import arbitration
 from holdfast.controllers.pod_migration.arbitration import arbitrate
 from holdfast.controllers.pod_migration.rate_limits import ObjectLimits
 from holdfast.migration.limits import MigratingPods, Workload, max_of_workload
-from holdfast.migration.pod_filters import Candidate, find_obstacle
+from holdfast.migration.pod_selection import Candidate, find_obstacle
 from holdfast.settings import MigrationSettings, ObjectLimit
 from parity.harness import parity
 from parity.test_koord_migration import typed

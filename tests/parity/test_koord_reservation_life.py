@@ -16,8 +16,8 @@ from holdfast.api.reservation import Reservation
 from holdfast.api.reservation_status import refused
 from holdfast.api.timestamps import parse_rfc3339
 from holdfast.apiserver.kinds.validation.pods import check_pod
-from holdfast.capacity.annotations import affinity_of
 from holdfast.capacity.owner_rules import compile_owners
+from holdfast.capacity.reservation_annotations import affinity_of
 from holdfast.capacity.reserve_pod import reserve_pod
 from holdfast.controllers.profile_settings import reservation_settings
 from holdfast.controllers.reservation.plan import plan_collection, plan_reservation

@@ -1,7 +1,8 @@
 """Koordinator's topology manager: the NUMA nodes that hints and a policy lead to."""
 
 from holdfast.numa.cpu_set import mask_of
-from holdfast.numa.hints import (
+from holdfast.numa.policy_names import BEST_EFFORT, RESTRICTED, SINGLE_NUMA_NODE
+from holdfast.numa.topology_hints import (
     Hint,
     NodeUse,
     gather_hints,
@@ -9,7 +10,6 @@ from holdfast.numa.hints import (
     merge_hints,
     single_node_hints,
 )
-from holdfast.numa.policies import BEST_EFFORT, RESTRICTED, SINGLE_NUMA_NODE
 from parity.harness import parity
 
 FILE = "koord_topologymanager.jsonl"

@@ -37,7 +37,7 @@ from holdfast.agent.plugin_registry import PluginHandler
 from holdfast.agent.plugin_sockets import CallFailed
 from holdfast.agent.pod_devices import ContainerDevices, NotPrepared, failed_unprepare
 from holdfast.api.classic import ClassicClaim
-from holdfast.api.classic_annotation import InvalidEntries
+from holdfast.api.classic_claim_sources import InvalidEntries
 from holdfast.api.pod import Pod
 from holdfast.client.client import Client
 from holdfast.clock import Clock

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from holdfast.api.classic_annotation import ClassicClaimSpec, ParametersReference
+from holdfast.api.classic_claim_sources import ClassicClaimSpec, ParametersReference
 from holdfast.api.classic_names import IMMEDIATE, KEP_GROUP, VERSION
 from holdfast.api.devices import ClaimConsumer
 from holdfast.api.meta import Object, Struct

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from holdfast.api.classic_annotation import (
+from holdfast.api.classic_claim_sources import (
     ClassicClaimSource,
     ClassicClaimTemplate,
     InvalidEntries,

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from holdfast.api.classic_annotation import ClassicClaimSource, annotated_names
+from holdfast.api.classic_claim_sources import ClassicClaimSource, annotated_names
 from holdfast.api.classic_names import POD_CLAIMS
 from holdfast.api.meta import Condition, LabelSelector, Object, Requirement, Struct
 from holdfast.api.quantity import AmountText

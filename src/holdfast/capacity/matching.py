@@ -14,15 +14,15 @@ from holdfast.api import reservation_names as names
 from holdfast.api.node import Taint
 from holdfast.api.reservation import Reservation
 from holdfast.api.tolerations import find_untolerated, tolerated
-from holdfast.capacity.annotations import (
+from holdfast.capacity.gpu_names import NO_NAMES, converted_amounts, reserved_device_names
+from holdfast.capacity.operating_pods import owners_mistake
+from holdfast.capacity.owners import OwnerGroup
+from holdfast.capacity.reservation_annotations import (
     ReservationAffinity,
     affinity_of,
     exact_match_of,
     selects,
 )
-from holdfast.capacity.gpu_names import NO_NAMES, converted_amounts, reserved_device_names
-from holdfast.capacity.operating_pods import owners_mistake
-from holdfast.capacity.owners import OwnerGroup
 from holdfast.columns.epochs import Epoch
 from holdfast.columns.hidden_reserve_pods import HiddenReservePods
 from holdfast.columns.interner import ResourceNames

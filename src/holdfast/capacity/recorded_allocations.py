@@ -36,8 +36,8 @@ from holdfast.api.reservation_names import (
 )
 from holdfast.api.reservation_status import SCHEDULED
 from holdfast.api.timestamps import seconds_of
-from holdfast.capacity.annotations import annotated_allocations
 from holdfast.capacity.owner_rules import compile_owners, uses_cluster_mode
+from holdfast.capacity.reservation_annotations import annotated_allocations
 
 RESERVATION_KEYS = (ALLOCATED, DRAWS)
 IDENTITY_KEYS = (RESOURCE_STATUS, DEVICE_ALLOCATED)

@@ -12,12 +12,12 @@ from holdfast.api.names import parse_integer
 from holdfast.api.quantity import milli, units
 from holdfast.api.reservation import Reservation
 from holdfast.api.timestamps import seconds_of
-from holdfast.capacity.annotations import (
+from holdfast.capacity.gpu_names import reserved_device_names
+from holdfast.capacity.reservation_annotations import (
     annotated_allocations,
     draws_within,
     inner_reserved,
 )
-from holdfast.capacity.gpu_names import reserved_device_names
 from holdfast.capacity.reservation_info import AmountsByResource
 from holdfast.capacity.reserve_pod import reserve_pod
 from holdfast.columns.amounts import MAX_AMOUNT

@@ -13,7 +13,7 @@ from holdfast.api.pod import Container, Pod, PodSpec, PodStatus, ResourceRequire
 from holdfast.api.quantity import AmountText
 from holdfast.api.requests import request_nanos, round_up_nanos
 from holdfast.api.reservation import PodTemplate, Reservation
-from holdfast.capacity.annotations import resized_amounts
+from holdfast.capacity.reservation_annotations import resized_amounts
 
 _OF_RESERVATIONS = frozenset(
     (

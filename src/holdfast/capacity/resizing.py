@@ -15,8 +15,8 @@ from holdfast.api.pod import Pod
 from holdfast.api.quantity import NANO, AmountText, Quantity
 from holdfast.api.requests import nanos, request_nanos
 from holdfast.api.reservation import AVAILABLE, Reservation
-from holdfast.capacity.annotations import inner_reserved, resized_amounts
 from holdfast.capacity.gpu_names import nanos_in_names_of
+from holdfast.capacity.reservation_annotations import inner_reserved, resized_amounts
 from holdfast.capacity.reservation_content import read_amounts
 from holdfast.capacity.reservation_info import ReservationInfo
 from holdfast.capacity.reserve_pod import with_requests

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from holdfast.api import field_errors
-from holdfast.api.classic_annotation import AnnotationEntry
+from holdfast.api.classic_claim_sources import AnnotationEntry
 from holdfast.api.classic_forms import with_typed_claims
 from holdfast.api.classic_names import MAX_ENTRIES, POD_CLAIMS
 from holdfast.api.decode import JsonObject

@@ -11,7 +11,7 @@ from holdfast.api.classic import (
     PodScheduling,
     classic_resources,
 )
-from holdfast.api.classic_annotation import InvalidEntries
+from holdfast.api.classic_claim_sources import InvalidEntries
 from holdfast.api.classic_claims import readable_entries
 from holdfast.api.classic_names import MAX_CONSUMERS
 from holdfast.api.meta import Object, is_controlled_by

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from holdfast.api import scheme
-from holdfast.api.classic_annotation import InvalidEntries
+from holdfast.api.classic_claim_sources import InvalidEntries
 from holdfast.api.classic_claims import classic_entries
 from holdfast.api.classic_names import MAX_CONSUMERS
 from holdfast.api.meta import Object

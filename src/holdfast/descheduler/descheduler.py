@@ -21,7 +21,7 @@ from holdfast.descheduler.simulation import ClusterObjects, Simulation, predicti
 from holdfast.engine.profile import Profile
 from holdfast.errors import AlreadyExists, HoldfastError, NotFound
 from holdfast.metric_types import CounterMetric, Histogram, MetricCollector, exponential_buckets
-from holdfast.migration.pod_filters import has_local_volumes
+from holdfast.migration.pod_selection import has_local_volumes
 
 OTHERS: tuple[Resource[Any], ...] = (
     scheme.NAMESPACES, scheme.NODES, scheme.NODE_RESOURCE_TOPOLOGIES, scheme.SHARED_DEVICES,

@@ -29,7 +29,7 @@ from holdfast.framework.rejection import Rejection
 from holdfast.framework.view import View
 from holdfast.framework.world import World
 from holdfast.migration.limits import MigratingPods, Workload, make_workload
-from holdfast.migration.pod_filters import Candidate, find_obstacle
+from holdfast.migration.pod_selection import Candidate, find_obstacle
 from holdfast.plugins import REGISTRY
 from holdfast.settings import MigrationSettings
 

@@ -21,8 +21,8 @@ from holdfast.device_share.node_devices import Inventory, NodeDevices
 from holdfast.device_share.pod_devices import PodDevices, pod_devices
 from holdfast.device_share.scoring import ScoringStrategy
 from holdfast.errors import BadRequest
-from holdfast.numa.hints import Hint, Hints, numa_masks
-from holdfast.numa.policies import RESTRICTED
+from holdfast.numa.policy_names import RESTRICTED
+from holdfast.numa.topology_hints import Hint, Hints, numa_masks
 from holdfast.shared_cache import SharedCache
 
 SAME_GPUS = 500

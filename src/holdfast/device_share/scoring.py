@@ -16,7 +16,7 @@ from holdfast.device_share.candidates import (
 from holdfast.device_share.node_devices import NodeDevices
 from holdfast.device_share.pod_devices import PodDevices
 from holdfast.device_share.requests import RESOURCES, Amounts
-from holdfast.numa.policies import LEAST_ALLOCATED
+from holdfast.numa.policy_names import LEAST_ALLOCATED
 
 _MAX_SCORE = 100
 

@@ -27,7 +27,6 @@ from holdfast.columns.interner import CPU, Interner
 from holdfast.columns.node_table import NodeTable
 from holdfast.columns.pod_info import PodInfo
 from holdfast.errors import BadRequest
-from holdfast.numa.hints import HintProvider
 from holdfast.numa.node_holdings import NodeHoldings, PodClaim
 from holdfast.numa.node_policies import read_node
 from holdfast.numa.node_state import (
@@ -43,6 +42,7 @@ from holdfast.numa.pod_request import NumaRequest
 from holdfast.numa.pod_trials import NumaOptions, PodTrials, request_of
 from holdfast.numa.resource_status import NOTHING, Allocation, read_allocation, within_request
 from holdfast.numa.topology import NO_TOPOLOGY, NodeTopology, read_topology
+from holdfast.numa.topology_hints import HintProvider
 from holdfast.numa.trial import Situation
 
 log = logging.getLogger(__name__)

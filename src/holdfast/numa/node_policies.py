@@ -16,7 +16,7 @@ from holdfast.api.koordinator_names import (
 from holdfast.api.quantity import MAX_INT64
 from holdfast.api.resource_names import CPU
 from holdfast.errors import BadRequest
-from holdfast.numa.policies import (
+from holdfast.numa.policy_names import (
     FULL_PCPUS,
     FULL_PCPUS_ONLY,
     LEAST_ALLOCATED,

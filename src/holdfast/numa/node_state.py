@@ -8,12 +8,12 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from holdfast.api.resource_names import CPU
-from holdfast.numa.hints import UNUSED, NodeUse
 from holdfast.numa.node_policies import NodePolicies, amplify
 from holdfast.numa.numa_amounts import Amounts
-from holdfast.numa.policies import NUMA_NODE_LEVEL, PCPU_LEVEL
+from holdfast.numa.policy_names import NUMA_NODE_LEVEL, PCPU_LEVEL
 from holdfast.numa.resource_status import Allocation, NumaAmounts, ordered
 from holdfast.numa.topology import NO_TOPOLOGY, NodeTopology
+from holdfast.numa.topology_hints import UNUSED, NodeUse
 
 
 @dataclass(frozen=True, slots=True, eq=False)

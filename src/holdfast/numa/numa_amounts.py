@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from holdfast.api.resource_names import CPU, MEMORY, is_scalar
-from holdfast.numa.policies import LEAST_ALLOCATED
+from holdfast.numa.policy_names import LEAST_ALLOCATED
 
 Amounts = Mapping[int, Mapping[str, int]]
 """Amounts by NUMA node and resource name: cpu in millicores, others in units."""

@@ -13,7 +13,7 @@ from holdfast.api.koordinator_qos import LSE, LSR, PROD, priority_class, qos_cla
 from holdfast.api.meta import Struct
 from holdfast.api.resource_names import CPU
 from holdfast.errors import BadRequest
-from holdfast.numa.policies import (
+from holdfast.numa.policy_names import (
     BIND_POLICIES,
     DEFAULT_BIND_POLICY,
     EXCLUSIVE_REQUIRED,

@@ -13,11 +13,11 @@ from holdfast.api.reservation_names import IGNORED
 from holdfast.api.resource_names import is_extended
 from holdfast.columns.interner import PODS, ResourceNames
 from holdfast.columns.pod_info import PodInfo
-from holdfast.numa.hints import Hint, Hints, Merged
 from holdfast.numa.node_policies import POLICY_MISMATCH, merge_numa_policies
 from holdfast.numa.node_state import NO_OFFER, NodeState, Offer, PodHolding
 from holdfast.numa.pod_request import NumaRequest, read_request
-from holdfast.numa.policies import FULL_PCPUS
+from holdfast.numa.policy_names import FULL_PCPUS
+from holdfast.numa.topology_hints import Hint, Hints, Merged
 from holdfast.numa.trial import (
     NO_NUMA_RESOURCES,
     Situation,

@@ -17,7 +17,7 @@ from holdfast.api.quantity import BINARY_SI, MILLI, AmountText, Quantity, milli,
 from holdfast.api.resource_names import CPU
 from holdfast.errors import BadRequest
 from holdfast.numa.cpu_set import format_cpu_list, lowest, parse_cpu_list
-from holdfast.numa.policies import DEFAULT_BIND_POLICY
+from holdfast.numa.policy_names import DEFAULT_BIND_POLICY
 from holdfast.numa.topology import MAX_NUMA_NODES
 
 _REQUIRED, _PREFERRED = "requiredCPUBindPolicy", "preferredCPUBindPolicy"

@@ -10,8 +10,13 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from holdfast.api.resource_names import CPU
+from holdfast.numa.cpu_accumulator import (
+    INSUFFICIENT_FOR_POLICY,
+    NOT_ENOUGH_CPUS,
+    take_cpus,
+    usable_cpus,
+)
 from holdfast.numa.cpu_set import mask_of, members_of
-from holdfast.numa.hints import Hint, Hints, Merged, merge_hints, numa_masks
 from holdfast.numa.node_policies import BAD_RATIO, POLICY_MISMATCH, amplify, merge_numa_policies
 from holdfast.numa.node_state import NO_OFFER, NodeShape, NodeState, Offer
 from holdfast.numa.numa_amounts import (
@@ -23,15 +28,10 @@ from holdfast.numa.numa_amounts import (
     sum_amounts,
 )
 from holdfast.numa.pod_request import NOT_INTEGER, NumaRequest
-from holdfast.numa.policies import FULL_PCPUS, RESTRICTED
+from holdfast.numa.policy_names import FULL_PCPUS, RESTRICTED
 from holdfast.numa.resource_status import NOTHING, Allocation, ordered
-from holdfast.numa.taking import (
-    INSUFFICIENT_FOR_POLICY,
-    NOT_ENOUGH_CPUS,
-    take_cpus,
-    usable_cpus,
-)
 from holdfast.numa.topology import CpuTopology
+from holdfast.numa.topology_hints import Hint, Hints, Merged, merge_hints, numa_masks
 
 INVALID_TOPOLOGY = "node(s) invalid CPU Topology"
 BIND_POLICY_CONFLICT = "node(s) cpu bind policy conflicts with pod's required cpu bind policy"

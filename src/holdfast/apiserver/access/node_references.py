@@ -7,7 +7,7 @@ from contextlib import suppress
 
 import msgspec
 
-from holdfast.api.classic_annotation import InvalidEntries
+from holdfast.api.classic_claim_sources import InvalidEntries
 from holdfast.api.classic_claims import classic_entries
 from holdfast.api.classic_names import KEP_GROUP, POD_CLAIMS
 from holdfast.api.decode import convert_object

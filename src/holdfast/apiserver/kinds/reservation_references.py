@@ -20,7 +20,12 @@ from holdfast.api.reservation import FINAL, Reservation
 from holdfast.api.reservation_names import AFFINITY, INNER_RESERVED
 from holdfast.apiserver.operation import Operation
 from holdfast.apiserver.schema.stored_objects import decode
-from holdfast.capacity.annotations import ReservationAffinity, affinity_of, inner_reserved, selects
+from holdfast.capacity.reservation_annotations import (
+    ReservationAffinity,
+    affinity_of,
+    inner_reserved,
+    selects,
+)
 from holdfast.capacity.reserve_pod import reserve_pod
 from holdfast.errors import BadRequest, HoldfastError
 from holdfast.store import ObjectKey, StoredObject

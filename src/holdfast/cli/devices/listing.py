@@ -11,9 +11,9 @@ from pathlib import Path
 import yaml
 
 from holdfast.api import scheme
+from holdfast.api.classic_node_inventory import NODE_INVENTORIES, NodeInventory
 from holdfast.api.devices import DeviceTaintRule
 from holdfast.api.meta import Object
-from holdfast.api.node_inventory import NODE_INVENTORIES, NodeInventory
 from holdfast.cli.connection import connect, list_all, list_if_allowed, list_objects
 from holdfast.cli.devices.choosing import Filter, choose
 from holdfast.cli.devices.inventories import as_table, classic_devices

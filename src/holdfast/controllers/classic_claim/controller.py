@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Collection
 
 from holdfast.api.classic import ClassicClaim, ClassicResources, classic_resources
-from holdfast.api.classic_annotation import InvalidEntries
+from holdfast.api.classic_claim_sources import InvalidEntries
 from holdfast.api.classic_claims import readable_entries
 from holdfast.api.classic_names import KEP_GROUP, OWN_GROUP, POD_CLAIMS
 from holdfast.api.meta import Object, controller_of, is_controlled_by

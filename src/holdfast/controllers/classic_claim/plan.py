@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import msgspec
 
 from holdfast.api.classic import ClassicClaim, ClassicResources
-from holdfast.api.classic_annotation import ClassicClaimTemplate
+from holdfast.api.classic_claim_sources import ClassicClaimTemplate
 from holdfast.api.classic_claims import ClassicEntry, classic_entries, may_use
 from holdfast.api.devices import ClaimConsumer
 from holdfast.api.meta import controller_of, owner_reference

@@ -27,7 +27,7 @@ from holdfast.controllers.pod_migration.job_writer import JobWriter
 from holdfast.controllers.reconciler import ControllerContext
 from holdfast.errors import Conflict, HoldfastError, NotFound
 from holdfast.migration.limits import Limit, MigratingPods
-from holdfast.migration.pod_filters import Candidate, find_obstacle, has_local_volumes, pod_rank
+from holdfast.migration.pod_selection import Candidate, find_obstacle, has_local_volumes, pod_rank
 
 WAITING = "WaitForArbitration"
 AT_ONCE = 100

@@ -34,7 +34,7 @@ from holdfast.controllers.pod_migration.job_fields import (
 )
 from holdfast.controllers.pod_migration.job_status import StatusChange, reference
 from holdfast.controllers.pod_migration.reservation_template import find_template_excess
-from holdfast.migration.pod_filters import is_unscheduled
+from holdfast.migration.pod_selection import is_unscheduled
 
 
 class Action(Enum):

@@ -27,7 +27,7 @@ from holdfast.descheduler.policies.policy import (
 )
 from holdfast.descheduler.simulation import Simulation
 from holdfast.framework.extender import ConfigurationPart
-from holdfast.migration.pod_filters import pod_rank
+from holdfast.migration.pod_selection import pod_rank
 from holdfast.validation.template import check_selector
 
 Amounts = NDArray[np.float64]

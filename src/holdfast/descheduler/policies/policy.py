@@ -14,7 +14,7 @@ from holdfast.columns.pod_info import PodInfo
 from holdfast.configuration.problems import Problems
 from holdfast.descheduler.simulation import Simulation
 from holdfast.framework.extender import ConfigurationPart
-from holdfast.migration.pod_filters import pod_rank
+from holdfast.migration.pod_selection import pod_rank
 from holdfast.validation.template import check_selector
 
 ALWAYS_FITS = "has no effect: the policy moves only pods that fit on another node"

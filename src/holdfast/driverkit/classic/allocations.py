@@ -22,8 +22,8 @@ import msgspec
 
 from holdfast.api.classic import ClassicClaim
 from holdfast.api.classic_names import MAX_HANDLE_BYTES
+from holdfast.api.classic_node_inventory import NodeAnswer
 from holdfast.api.meta import ObjectMeta
-from holdfast.api.node_inventory import NodeAnswer
 from holdfast.driverkit.classic.bookings import Booking
 from holdfast.driverkit.classic.fit_functions import FitFunctions
 from holdfast.driverkit.classic.fitting import Unsuitable

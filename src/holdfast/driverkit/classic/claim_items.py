@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from holdfast.api.classic import ClassicClaim, ClassicClass
-from holdfast.api.classic_annotation import InvalidEntries
+from holdfast.api.classic_claim_sources import InvalidEntries
 from holdfast.api.classic_claims import classic_entries, may_use
 from holdfast.api.pod import Pod
 from holdfast.driverkit.classic.handlers import ClaimItem, ClassicHandlers, NotYet

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 
+from holdfast.api.classic_node_inventory import NodeInventory
 from holdfast.api.decode import convert_object
-from holdfast.api.node_inventory import NodeInventory
 from holdfast.driverkit.classic.inventory_objects import choice_of
 from holdfast.driverkit.classic.inventory_publisher import InventoryPublisher
 from holdfast.driverkit.inventory import CounterSet, Device, InvalidInventory, Item, Raw

@@ -9,7 +9,7 @@ from pathlib import Path
 from aiohttp import web
 
 from holdfast.api.classic import ClassicClaim, classic_resources
-from holdfast.api.classic_annotation import InvalidEntries
+from holdfast.api.classic_claim_sources import InvalidEntries
 from holdfast.api.classic_claims import ClassicEntry, classic_entries
 from holdfast.api.meta import ObjectMeta
 from holdfast.api.node import Node

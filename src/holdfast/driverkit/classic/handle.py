@@ -6,8 +6,8 @@ from typing import Any
 
 import msgspec
 
+from holdfast.api.classic_node_inventory import BookedClaim, BookedShare
 from holdfast.api.meta import Struct
-from holdfast.api.node_inventory import BookedClaim, BookedShare
 from holdfast.driverkit.classic.bookings import Booking
 
 

@@ -8,10 +8,10 @@ from typing import Any
 import msgspec
 
 from holdfast.api.classic_names import MAX_HANDLE_BYTES
+from holdfast.api.classic_node_inventory import BookedClaim, BookedShare, NodeInventory
 from holdfast.api.decode import convert_object
 from holdfast.api.devices import Device as ApiDevice
 from holdfast.api.devices import DeviceAttribute
-from holdfast.api.node_inventory import BookedClaim, BookedShare, NodeInventory
 from holdfast.driverkit.classic.fitting import (
     Attribute,
     Choice,

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
-from holdfast.api.node_inventory import NODE_INVENTORIES
+from holdfast.api.classic_node_inventory import NODE_INVENTORIES
 from holdfast.api.resource import Resource, Untyped
 from holdfast.api.scheme import NODES
 from holdfast.client.backoff import Backoff

@@ -13,8 +13,8 @@ from typing import Any
 
 import msgspec
 
+from holdfast.api.classic_node_inventory import NODE_INVENTORIES, BookedClaim, NodeAnswer
 from holdfast.api.meta import version_guard
-from holdfast.api.node_inventory import NODE_INVENTORIES, BookedClaim, NodeAnswer
 from holdfast.client.client import Client
 from holdfast.clock import Clock
 from holdfast.driverkit.classic.fitting import Unsuitable

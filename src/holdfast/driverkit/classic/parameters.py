@@ -10,7 +10,7 @@ from typing import Any, Union
 
 import msgspec
 
-from holdfast.api.classic_annotation import ParametersReference
+from holdfast.api.classic_claim_sources import ParametersReference
 from holdfast.api.resource import Resource, Untyped
 from holdfast.client.client import Client
 from holdfast.errors import HoldfastError, NotFound

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Hashable, Mapping
 from typing import Any
 
-from holdfast.api.classic_annotation import InvalidEntries
+from holdfast.api.classic_claim_sources import InvalidEntries
 from holdfast.api.classic_claims import classic_entries
 from holdfast.api.classic_names import OWN_GROUP
 from holdfast.api.classic_shadows import missing_shadow

@@ -15,7 +15,7 @@ from holdfast.numa.cpu_set import format_cpu_list
 from holdfast.numa.node_holdings import NodeHoldings
 from holdfast.numa.node_policies import merge_numa_policies
 from holdfast.numa.node_state import NodeState
-from holdfast.numa.policies import SINGLE_NUMA_NODE
+from holdfast.numa.policy_names import SINGLE_NUMA_NODE
 from holdfast.numa.trial import Situation, available_amounts
 from holdfast.plugins.node_numa_resource.row_trials import RowTrials
 

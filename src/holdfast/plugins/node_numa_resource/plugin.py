@@ -32,7 +32,7 @@ from holdfast.framework.view import View
 from holdfast.numa.numa_amounts import Strategy
 from holdfast.numa.pod_request import NOT_INTEGER
 from holdfast.numa.pod_trials import NumaOptions
-from holdfast.numa.policies import BIND_POLICIES, FULL_PCPUS, LEAST_ALLOCATED, MOST_ALLOCATED
+from holdfast.numa.policy_names import BIND_POLICIES, FULL_PCPUS, LEAST_ALLOCATED, MOST_ALLOCATED
 from holdfast.numa.trial import TrialOptions
 from holdfast.plugins.node_numa_resource.allocator import NumaAllocator, NumaPreAllocator
 

@@ -15,7 +15,7 @@ from holdfast.columns.node_table import NodeTable
 from holdfast.columns.pod_info import PodInfo
 from holdfast.framework.plugin import AnyRows, RawScores
 from holdfast.numa.numa_amounts import Strategy
-from holdfast.numa.policies import LEAST_ALLOCATED
+from holdfast.numa.policy_names import LEAST_ALLOCATED
 
 Ints = NDArray[np.int64]
 ExtraCpu = Callable[[AnyRows], Ints] | None

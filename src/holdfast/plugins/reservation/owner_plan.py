@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.api.node_selection import required_nodes
-from holdfast.capacity.annotations import ReservationAffinity
 from holdfast.capacity.matching import ReservationMatch
+from holdfast.capacity.reservation_annotations import ReservationAffinity
 from holdfast.capacity.reservation_info import ReservationInfo
 from holdfast.capacity.reserved_resources import freed_capacity
 from holdfast.columns.selection import required_selected

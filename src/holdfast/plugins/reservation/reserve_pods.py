@@ -20,9 +20,9 @@ from holdfast.api.requests import request_nanos, round_up_nanos
 from holdfast.api.reservation import AVAILABLE, WAITING
 from holdfast.api.reservation_status import placed, waiting, waiting_message
 from holdfast.api.scheme import PODS, RESERVATIONS
-from holdfast.capacity.annotations import resized_amounts
 from holdfast.capacity.operating_pods import owners_mistake
 from holdfast.capacity.pre_allocation import PreAllocationResult
+from holdfast.capacity.reservation_annotations import resized_amounts
 from holdfast.capacity.reservation_cache import ReservationCache
 from holdfast.columns.node_table import NodeTable
 from holdfast.columns.pod_info import PodInfo

@@ -15,7 +15,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from holdfast.numa.cpu_set import lowest
-from holdfast.numa.policies import (
+from holdfast.numa.policy_names import (
     FULL_PCPUS,
     LEAST_ALLOCATED,
     MOST_ALLOCATED,

@@ -4,8 +4,9 @@ import random
 
 import pytest
 
+from holdfast.numa.cpu_accumulator import satisfies, take_cpus, usable_cpus
 from holdfast.numa.cpu_set import format_cpu_list, parse_cpu_list
-from holdfast.numa.policies import (
+from holdfast.numa.policy_names import (
     FULL_PCPUS,
     LEAST_ALLOCATED,
     MOST_ALLOCATED,
@@ -13,7 +14,6 @@ from holdfast.numa.policies import (
     PCPU_LEVEL,
     SPREAD_BY_PCPUS,
 )
-from holdfast.numa.taking import satisfies, take_cpus, usable_cpus
 from holdfast.numa.topology import Cpu, cpu_topology
 
 

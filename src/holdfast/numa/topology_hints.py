@@ -1,4 +1,4 @@
-"""Hints: the sets of NUMA nodes that could serve a pod; and their merging by NUMA policy."""
+"""NUMA hints: the sets of NUMA nodes that could serve a pod; and their merging by NUMA policy."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from holdfast.columns.pod_info import PodInfo
 from holdfast.numa.cpu_set import mask_of, members_of
-from holdfast.numa.policies import (
+from holdfast.numa.policy_names import (
     BEST_EFFORT,
     EXCLUSIVE_REQUIRED,
     NUMA_POLICIES,
