@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections import OrderedDict
+from collections.abc import Iterator
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
 
 from holdfast.api.classic import (
     ClassicClaim,
@@ -14,15 +19,16 @@ from holdfast.api.classic import (
 from holdfast.api.classic_claim_sources import InvalidEntries
 from holdfast.api.classic_claims import readable_entries
 from holdfast.api.classic_names import MAX_CONSUMERS
-from holdfast.api.meta import Object, is_controlled_by
+from holdfast.api.meta import Object, is_controlled_by, is_newer
 from holdfast.api.pod import Pod
 from holdfast.classic_dra.claim_state import has_room_for, is_shared
-from holdfast.classic_dra.newest_objects import NewestObjects
 from holdfast.classic_dra.pod_claims import ClaimNotReady, PodClaim, claims_of_pod
-from holdfast.classic_dra.selected_nodes import SelectedNodes
 from holdfast.classic_dra.selector_masks import SelectorMasks
 from holdfast.columns.consumers_in_flight import ConsumersInFlight
 from holdfast.columns.node_table import NodeTable
+
+_REMEMBERED_DELETIONS = 4096
+T = TypeVar("T", bound=Object)
 
 
 class ClassicLedger:
@@ -134,3 +140,84 @@ class ClassicLedger:
 def is_owned(negotiation: PodScheduling, pod: Pod) -> bool:
     """Return whether a PodScheduling belongs to the pod, and not to an earlier one of its name."""
     return is_controlled_by(negotiation, pod)
+
+
+class NewestObjects(Generic[T]):
+    """Objects of one kind by key; neither an older version nor a deleted object comes back."""
+
+    __slots__ = ("_by_key", "_deleted")
+
+    def __init__(self) -> None:
+        self._by_key: dict[str, T] = {}
+        self._deleted: OrderedDict[str, None] = OrderedDict()
+
+    def __iter__(self) -> Iterator[T]:
+        return iter(self._by_key.values())
+
+    def get(self, key: str) -> T | None:
+        """Return the newest known version of an object, or None."""
+        return self._by_key.get(key)
+
+    def upsert(self, obj: T) -> bool:
+        """Store an object unless a newer version is known; return whether it was stored."""
+        known = self._by_key.get(obj.key)
+        if obj.uid in self._deleted or (known is not None and not is_newer(obj, known)):
+            return False
+        self._by_key[obj.key] = obj
+        return True
+
+    def delete(self, obj: T) -> None:
+        """Remove an object; a late response to one of our own writes does not restore it."""
+        if obj.uid:
+            self._deleted[obj.uid] = None
+            if len(self._deleted) > _REMEMBERED_DELETIONS:
+                self._deleted.popitem(last=False)
+        known = self._by_key.get(obj.key)
+        if known is not None and known.uid == obj.uid:
+            del self._by_key[obj.key]
+
+    def fork(self) -> NewestObjects[T]:
+        """Return an independent copy."""
+        copy: NewestObjects[T] = NewestObjects()
+        copy._by_key, copy._deleted = dict(self._by_key), self._deleted.copy()
+        return copy
+
+
+class SelectedNodes:
+    """Counts of PodSchedulings by ``selectedNode``, as a column.
+
+    Such pods use no resources of the node yet, so scores cannot tell that it is wanted.
+    """
+
+    __slots__ = ("_at", "_column", "_counts", "_nodes")
+
+    def __init__(self, nodes: NodeTable) -> None:
+        self._nodes = nodes
+        self._counts: dict[str, int] = {}
+        self._column = np.zeros(0)
+        self._at = (-1, -1)
+
+    def change(self, old: str, new: str) -> None:
+        """Move the count of a PodScheduling from one node to another; "" is no node."""
+        if old == new:
+            return
+        for name, step in ((old, -1), (new, 1)):
+            if not name:
+                continue
+            count = self._counts.pop(name, 0) + step
+            if count:
+                self._counts[name] = count
+            row = self._nodes.row_of.get(name)
+            if row is not None and row < len(self._column):
+                self._column[row] = count
+
+    def column(self) -> NDArray[np.float64]:
+        """Return the counts of all rows; the array is shared."""
+        now = (self._nodes.node_journal.seq, self._nodes.size)
+        if self._at != now:
+            self._at = now
+            self._column = np.zeros(self._nodes.size)
+            for name, count in self._counts.items():
+                if (row := self._nodes.row_of.get(name)) is not None:
+                    self._column[row] = count
+        return self._column
