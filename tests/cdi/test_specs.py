@@ -7,9 +7,9 @@ import msgspec
 import pytest
 import yaml
 
+from holdfast.cdi.checks import qualified_name_error
 from holdfast.cdi.files import InvalidSpec, decode_spec, file_name, read_spec, remove_spec
 from holdfast.cdi.files import write_spec as write
-from holdfast.cdi.names import qualified_name_error
 from holdfast.cdi.spec import (
     CdiDevice,
     CdiSpec,
@@ -19,8 +19,8 @@ from holdfast.cdi.spec import (
     IntelRdt,
     Mount,
     NetDevice,
+    lowest_version,
 )
-from holdfast.cdi.versions import lowest_version
 
 
 def raw(version="0.3.0", kind="example.com/gpu", name="claim-1", top=None, **edits):

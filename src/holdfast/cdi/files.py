@@ -11,8 +11,7 @@ import yaml
 
 from holdfast.api.strict_decode import decode_struct
 from holdfast.cdi.checks import check_spec
-from holdfast.cdi.spec import CdiSpec
-from holdfast.cdi.versions import lowest_version
+from holdfast.cdi.spec import CdiSpec, lowest_version
 from holdfast.errors import Cause, Refused
 from holdfast.private_files import replace_file, sync_directory
 

@@ -6,8 +6,8 @@ import logging
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from holdfast.cdi.checks import qualified_name_error
 from holdfast.cdi.files import SUFFIXES, InvalidSpec, read_spec
-from holdfast.cdi.names import qualified_name_error
 from holdfast.cdi.spec import CdiDevice, CdiSpec, ContainerEdits
 from holdfast.errors import Refused
 

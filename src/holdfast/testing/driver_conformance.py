@@ -11,7 +11,7 @@ import msgspec
 
 from holdfast.api.devices import ResourceClaim
 from holdfast.cdi.files import file_name, read_spec
-from holdfast.cdi.versions import lowest_version
+from holdfast.cdi.spec import lowest_version
 from holdfast.driverkit import Driver
 from holdfast.kubelet_api import DRA_PLUGIN, DRA_V1, DRA_V1BETA1
 from holdfast.testing.classic_conformance import check_classic_driver
