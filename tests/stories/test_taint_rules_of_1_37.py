@@ -7,7 +7,7 @@ from holdfast.cli.connection import list_all
 from holdfast.cli.scheduler_configuration import SchedulerSetup
 from holdfast.cli.snapshot import built_in_profiles, snapshot_from_objects
 from holdfast.client.client import Client
-from holdfast.client.server_release import read_server_release, release_in
+from holdfast.client.discovery import read_server_release, release_in
 from holdfast.client.transport import Response
 from holdfast.feature_gates import NEWEST, FeatureGates
 from holdfast.testing import (

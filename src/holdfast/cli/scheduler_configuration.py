@@ -11,7 +11,7 @@ from holdfast.cli.published_setup import PublishedSetup, read_published
 from holdfast.cli.running_cluster import RunningCluster
 from holdfast.cli.snapshot import built_in_profiles
 from holdfast.client.client import Client
-from holdfast.client.server_release import read_server_release
+from holdfast.client.discovery import read_server_release
 from holdfast.configuration.file import load
 from holdfast.configuration.reading import Configuration
 from holdfast.feature_gates import FeatureGates

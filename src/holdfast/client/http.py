@@ -9,18 +9,17 @@ from __future__ import annotations
 import asyncio
 import re
 import socket
+from base64 import b64encode
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from typing import Any
-from urllib.parse import quote, urlencode, urlsplit
+from urllib.parse import SplitResult, quote, unquote, urlencode, urlsplit
 
-from holdfast.client.connection import Connection, ConnectionLost
-from holdfast.client.connection_pool import ConnectionPool
+from holdfast.client.connection import Connection, ConnectionLost, ConnectionPool
 from holdfast.client.endpoint import Endpoint, Timeouts
-from holdfast.client.proxy_tunnel import open_tunnel
 from holdfast.client.tls import TlsProtocol
 from holdfast.client.transport import Request, Response, Stream
-from holdfast.errors import Unavailable
+from holdfast.errors import BadConfiguration, Unavailable
 
 _PATH_SAFE = "/:@!$&'()*+,;=~"
 _PLAIN_PATH = re.compile(r"[A-Za-z0-9/._:-]*")
@@ -28,6 +27,7 @@ _IDEMPOTENT = frozenset({"GET", "HEAD"})
 _FAILURES = (OSError, asyncio.TimeoutError)
 # A peer that stops responding is detected after about a minute, as by client-go's HTTP/2 pings.
 _KEEPALIVE = (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3))
+_MAX_PROXY_RESPONSE_BYTES = 1 << 14
 
 
 class HttpTransport:
@@ -231,3 +231,54 @@ def _keep_alive(made: Any) -> None:
     for name, value in _KEEPALIVE:
         if hasattr(socket, name):
             made.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+
+
+async def open_tunnel(proxy: str, host: str, port: int) -> socket.socket:
+    """Return a socket that is connected to the host through the proxy."""
+    proxy_url = urlsplit(proxy)
+    if proxy_url.scheme != "http" or not proxy_url.hostname:
+        raise BadConfiguration(
+            f"proxy-url {proxy}: only http:// proxies are supported; TLS to the API server works "
+            "through such a proxy"
+        )
+    loop = asyncio.get_running_loop()
+    found = await loop.getaddrinfo(
+        proxy_url.hostname, proxy_url.port or 80, type=socket.SOCK_STREAM
+    )
+    family, kind, protocol, _, address = found[0]
+    connection = socket.socket(family, kind, protocol)
+    try:
+        connection.setblocking(False)
+        await loop.sock_connect(connection, address)
+        await loop.sock_sendall(connection, _connect_request(proxy_url, host, port))
+        await _read_connect_response(loop, connection, proxy)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _connect_request(proxy_url: SplitResult, host: str, port: int) -> bytes:
+    target = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    connect_request = f"CONNECT {target} HTTP/1.1\r\nhost: {target}\r\n"
+    if proxy_url.username is not None:
+        credentials = f"{unquote(proxy_url.username)}:{unquote(proxy_url.password or '')}"
+        connect_request += (
+            f"proxy-authorization: Basic {b64encode(credentials.encode()).decode()}\r\n"
+        )
+    return f"{connect_request}\r\n".encode()
+
+
+async def _read_connect_response(
+    loop: asyncio.AbstractEventLoop, connection: socket.socket, proxy: str
+) -> None:
+    """Read the proxy's response; the host sends no bytes before the first request."""
+    response = b""
+    while b"\r\n\r\n" not in response:
+        more = await loop.sock_recv(connection, 4096)
+        response += more
+        if not more or len(response) > _MAX_PROXY_RESPONSE_BYTES:
+            raise ConnectionError(f"the proxy {proxy} closed the connection")
+    line = response.split(b"\r\n", 1)[0]
+    if line[9:10] != b"2":
+        raise ConnectionError(f"the proxy {proxy} responded {line.decode(errors='replace')}")

@@ -12,8 +12,8 @@ from holdfast.api.meta import Object
 from holdfast.api.object_interner import ObjectInterner
 from holdfast.api.resource import Resource
 from holdfast.client.client import Client
+from holdfast.client.discovery import is_served
 from holdfast.client.informer_set import InformerSet
-from holdfast.client.served_resources import is_served
 from holdfast.clock import Clock
 from holdfast.descheduler.configuration import DeschedulerConfiguration
 from holdfast.descheduler.plan import PlannedMove, job_body, plan_moves

@@ -16,10 +16,15 @@ from holdfast.api.resource import Resource
 from holdfast.client.backoff import retry
 from holdfast.client.classic_group import find_classic_group
 from holdfast.client.client import Client
+from holdfast.client.discovery import (
+    SERVED_CHECK_BACKOFF,
+    find_taint_rules,
+    is_served,
+    may_list,
+    read_taint_rule_version,
+)
 from holdfast.client.informer import Informer
 from holdfast.client.informer_set import InformerSet
-from holdfast.client.served_resources import SERVED_CHECK_BACKOFF, is_served, may_list
-from holdfast.client.taint_rules import find_taint_rules, read_taint_rule_version
 from holdfast.clock import Clock
 from holdfast.devices.features import without_claims
 from holdfast.errors import Forbidden, HoldfastError

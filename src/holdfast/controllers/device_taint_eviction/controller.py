@@ -22,9 +22,9 @@ from holdfast.api.resource import Resource
 from holdfast.api.scheme import PODS, RESOURCE_CLAIMS, RESOURCE_SLICES
 from holdfast.api.timestamps import seconds_of
 from holdfast.api.tolerations import NO_EXECUTE
+from holdfast.client.discovery import find_taint_rules
 from holdfast.client.informer import Informer
 from holdfast.client.informer_cache import ChangeType
-from holdfast.client.taint_rules import find_taint_rules
 from holdfast.controllers.conditions import find, with_condition
 from holdfast.controllers.device_taint_eviction.index import AllocatedClaims, PublishedTaints
 from holdfast.controllers.device_taint_eviction.plan import (
