@@ -8,7 +8,7 @@ from holdfast.agent.node_pod import NodePod, ResourceFieldReference
 from holdfast.agent.pod_admission import admit
 from holdfast.agent.pod_containers import new_records, plan_containers
 from holdfast.agent.runtime import ContainerConfig, ContainerExit, NotStarted
-from holdfast.agent.simulated_runtime import SimulatedContainer
+from holdfast.agent.simulated_pod import SimulatedContainer
 from holdfast.api.decode import convert_object
 from holdfast.api.node import Node
 from holdfast.clock import SystemClock

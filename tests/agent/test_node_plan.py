@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from holdfast.agent.addresses import AgentNode
 from holdfast.agent.nodes import (
     LEASE_SECONDS,
     NodeShape,
@@ -9,7 +10,6 @@ from holdfast.agent.nodes import (
     new_node,
     plan_node_status,
 )
-from holdfast.agent.objects import AgentNode
 from holdfast.api.decode import convert_object
 from holdfast.api.node import Lease
 from holdfast.api.node_names import AGENT_LABEL

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.agent.objects import AGENT_NODES, AGENT_PODS
+from holdfast.agent.addresses import AGENT_NODES, AGENT_PODS
 from holdfast.agent.simulated_nodes import SimulatedNodes
 from holdfast.api.node_names import LEASE_NAMESPACE
 from holdfast.api.scheme import EVENTS, LEASES, NODES, PODS, RESOURCE_CLAIMS

@@ -24,8 +24,7 @@ from holdfast.agent.claim_checkpoint import (
 )
 from holdfast.agent.claims import AnyClaim, ClaimKey, NeededClaim, container_claims, needed_claims
 from holdfast.agent.dra_calls import CALL_SECONDS, DriverEndpoint
-from holdfast.agent.dra_plugins import DraPlugins, NotRegistered
-from holdfast.agent.driver_slices import DriverSlices
+from holdfast.agent.dra_plugins import DraPlugins, DriverSlices, NotRegistered
 from holdfast.agent.live_claims import (
     LiveClaims,
     NeverUsable,

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from holdfast.agent.addresses import AddressPool
+from holdfast.agent.addresses import AGENT_NODES, AddressPool, AgentNode
 from holdfast.agent.device_plugins import DeviceCount
 from holdfast.agent.node_devices import NodeDevices
 from holdfast.agent.node_leases import NodeLeases
@@ -20,7 +20,6 @@ from holdfast.agent.node_pod import NODE_PODS, NodePod
 from holdfast.agent.node_services import NodeServices, Runtimes
 from holdfast.agent.node_topology import publish_topology
 from holdfast.agent.nodes import new_node, plan_node_status
-from holdfast.agent.objects import AGENT_NODES, AgentNode
 from holdfast.agent.pod_worker import PodWorker
 from holdfast.agent.simulated_claims import SimulatedClaims
 from holdfast.api.node_names import AGENT_LABEL, CERTIFICATE_ANNOTATION, EMBEDDED, FAILED_ANNOTATION

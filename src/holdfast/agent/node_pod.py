@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from holdfast.agent.objects import AgentPodStatus
+from holdfast.agent.addresses import AgentPodStatus
 from holdfast.api.meta import Object, Struct
 from holdfast.api.pod import Container, ContainerStatus, Pod, PodSpec
 from holdfast.api.quantity import AmountText

@@ -5,15 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from holdfast.agent.addresses import AddressPool
-from holdfast.agent.device_edits import DeviceEdits, resolve_devices
+from holdfast.agent.addresses import AddressPool, AgentNode
 from holdfast.agent.node_pod import Data, NodeContainer, NodePod
-from holdfast.agent.objects import AgentNode
 from holdfast.agent.pod_admission import Rejection, admit, unsupported_claims
-from holdfast.agent.pod_devices import PodDevices
+from holdfast.agent.pod_devices import DeviceEdits, PodDevices, resolve_devices
 from holdfast.agent.runtime import Runtime
-from holdfast.agent.simulated_pod import RUNTIME
-from holdfast.agent.simulated_runtime import SimulatedRuntime
+from holdfast.agent.simulated_pod import RUNTIME, SimulatedRuntime
 from holdfast.api.meta import ObjectReference
 from holdfast.api.pod import Pod
 from holdfast.api.resource import Resource

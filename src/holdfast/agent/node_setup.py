@@ -12,7 +12,7 @@ from holdfast.agent.nodes import node_name
 from holdfast.agent.pod_directory import PodDirectories
 from holdfast.agent.process_runtime import ProcessRuntime
 from holdfast.agent.runtime import Runtime
-from holdfast.agent.simulated_runtime import SimulatedRuntime
+from holdfast.agent.simulated_pod import SimulatedRuntime
 from holdfast.api.node_names import NODE_USER
 from holdfast.client.client import Client
 from holdfast.clock import Clock

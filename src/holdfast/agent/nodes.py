@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from holdfast.agent.objects import AgentNode
+from holdfast.agent.addresses import AgentNode
 from holdfast.api.node import Lease, Node
 from holdfast.api.node_names import AGENT_LABEL, LEASE_NAMESPACE, NODE_USER, SIMULATED
 from holdfast.api.pod import ResourceAmounts

@@ -37,8 +37,7 @@ from holdfast.agent.runtime import (
     NotRunning,
     NotStarted,
 )
-from holdfast.agent.simulated_pod import RUNTIME
-from holdfast.agent.simulated_runtime import SimulatedRuntime
+from holdfast.agent.simulated_pod import RUNTIME, SimulatedRuntime
 from holdfast.clock import Clock
 from holdfast.errors import Refused
 

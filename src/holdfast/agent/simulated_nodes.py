@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections import defaultdict
 
-from holdfast.agent.addresses import AddressPool
+from holdfast.agent.addresses import AGENT_NODES, AGENT_PODS, AddressPool, AgentNode, AgentPod
 from holdfast.agent.claims import (
     AnyClaim,
     ClaimKey,
@@ -23,7 +23,6 @@ from holdfast.agent.nodes import (
     node_name,
     plan_node_status,
 )
-from holdfast.agent.objects import AGENT_NODES, AGENT_PODS, AgentNode, AgentPod
 from holdfast.agent.pod_devices import FAILED_PREPARE, failed_prepare
 from holdfast.agent.simulated_pod import (
     NO_PROCESSES,

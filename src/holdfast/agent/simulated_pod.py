@@ -1,4 +1,4 @@
-"""Plan the steps of a pod with simulated containers: start, run, stop.
+"""Pods with simulated containers: their steps on a simulated node, and their runtime on an agent's.
 
 Containers start and stop at once. Two annotations change that, for tests and demonstrations: with
 ``holdfast.dev/run-for: 5s`` the pod succeeds after that time, with ``holdfast.dev/stop-after: 10s``
@@ -7,10 +7,13 @@ it takes that long to stop, within its grace period.
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import Any, ClassVar
 
 from holdfast.agent.pod_devices import FAILED_PREPARE, failed_prepare
+from holdfast.agent.runtime import ContainerConfig, ContainerExit, ExecProcess, NotRunning
 from holdfast.agent.status_patches import (
     finished_status,
     ready_status,
@@ -21,6 +24,7 @@ from holdfast.agent.status_patches import (
 from holdfast.api.durations import parse_seconds
 from holdfast.api.pod import Pod
 from holdfast.api.timestamps import parse_rfc3339
+from holdfast.clock import Clock
 from holdfast.errors import BadRequest
 
 RUN_FOR = "holdfast.dev/run-for"
@@ -129,3 +133,88 @@ def annotated_seconds(pod: Pod, annotation: str) -> float | None:
         return max(0.0, parse_seconds(text))
     except BadRequest:
         return None
+
+
+class SimulatedRuntime:
+    """Start simulated containers."""
+
+    name: ClassVar[str] = "simulated"
+    real: ClassVar[bool] = False
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+
+    async def start(self, config: ContainerConfig) -> SimulatedContainer:
+        """Start a container."""
+        return SimulatedContainer(config, self._clock, self._clock.now())
+
+    async def find(
+        self, config: ContainerConfig, started_at: float | None
+    ) -> SimulatedContainer | None:
+        """Return the container that the pod's status reports as running."""
+        if started_at is None:
+            return None
+        return SimulatedContainer(config, self._clock, started_at)
+
+    def log_path(self, uid: str, container: str, attempt: int) -> Path | None:
+        """Return None: simulated containers write nothing."""
+        return None
+
+    async def kill(self, uid: str) -> None:
+        """Do nothing: nothing is left."""
+
+    async def remove(self, uid: str) -> None:
+        """Do nothing: nothing is left."""
+
+    async def known_pods(self) -> list[str]:
+        """Return no pod."""
+        return []
+
+
+class SimulatedContainer:
+    """A container that ends when it is stopped, or after the annotated time."""
+
+    def __init__(self, config: ContainerConfig, clock: Clock, started_at: float) -> None:
+        self.id = f"simulated://{config.pod.uid}/{config.name}"
+        self.attempt, self.started_at = config.attempt, started_at
+        self._clock = clock
+        self._completes = config.completes
+        self._run_for = annotated_seconds(config.pod, RUN_FOR)
+        self._stop_after = annotated_seconds(config.pod, STOP_AFTER) or 0.0
+        self._stopped = asyncio.Event()
+
+    async def wait(self) -> ContainerExit:
+        """Wait for the stop, or for the annotated time."""
+        if self._completes:
+            return ContainerExit(0, self.started_at)
+        if self._run_for is None:
+            await self._stopped.wait()
+            return ContainerExit(0, self._clock.now(), final=True)
+        stopped = asyncio.create_task(self._stopped.wait())
+        timer = asyncio.create_task(
+            self._clock.sleep(max(0.0, self.started_at + self._run_for - self._clock.now()))
+        )
+        try:
+            await asyncio.wait({stopped, timer}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            stopped.cancel()
+            timer.cancel()
+        return ContainerExit(0, self._clock.now(), final=True)
+
+    async def stop(self, grace: float) -> None:
+        """Stop at once, or after the annotated time."""
+        if not self._stopped.is_set() and (seconds := min(grace, self._stop_after)) > 0:
+            await self._clock.sleep(seconds)
+        self._stopped.set()
+
+    async def leave(self) -> None:
+        """Do nothing: nothing runs."""
+
+    async def exec(
+        self, command: tuple[str, ...], *, stdin: bool = False, tty: bool = False
+    ) -> ExecProcess:
+        """Raise NotRunning: there is no process."""
+        raise NotRunning(
+            f"container {self.id} is simulated: no command can run in it; start the cluster with "
+            "--runtime process, and the pod on a node with an agent of its own"
+        )
