@@ -13,7 +13,7 @@ from pathlib import Path
 
 from holdfast.client.leader import LeaseTimes
 from holdfast.driverkit import Cdi, Choice, Device, Driver, DriverError
-from holdfast.driverkit.classic import elected_controller
+from holdfast.driverkit.classic import controller_process
 
 NAME = "kill.example.com"
 DEVICES = ("d-0", "d-1", "d-2")
@@ -86,5 +86,5 @@ def fits(free, request):
 if __name__ == "__main__":
     if sys.argv[1] in ("plugin", "controller"):
         driver.fits(fits)
-        elected_controller.LEASE = LeaseTimes(3.0, 2.0, 0.5)  # else each kill costs 15 s
+        controller_process.LEASE = LeaseTimes(3.0, 2.0, 0.5)  # else each kill costs 15 s
     driver.run()

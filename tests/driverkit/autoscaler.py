@@ -6,7 +6,7 @@ from aiohttp.test_utils import TestClient, TestServer
 
 from holdfast.apiserver.inprocess import InProcessTransport
 from holdfast.client.client import Client
-from holdfast.driverkit.classic.extender_process import ExtenderProcess
+from holdfast.driverkit.classic.extender import ExtenderProcess
 from holdfast.testing import a_node
 
 

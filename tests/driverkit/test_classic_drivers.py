@@ -12,8 +12,7 @@ import yaml
 
 from driverkit.test_examples import load
 from holdfast.driverkit import Cdi, Choice, Count, Device, Driver, Unsuitable
-from holdfast.driverkit.classic.parameter_schema import crd_of, schema_of
-from holdfast.driverkit.classic.parameters import WrongParameters, parameters_of
+from holdfast.driverkit.classic.parameters import WrongParameters, crd_of, parameters_of, schema_of
 from holdfast.errors import BadConfiguration
 from holdfast.testing.classic_drivers import ClassicDriverNode
 from holdfast.testing.driver_conformance import check_driver_async

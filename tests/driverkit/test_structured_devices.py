@@ -7,7 +7,7 @@ import pytest
 from holdfast.api.classic import classic_resources
 from holdfast.api.scheme import RESOURCE_SLICES
 from holdfast.driverkit import Cdi, Choice, CounterSet, Device, Driver, InvalidInventory
-from holdfast.driverkit.classic.divided_publisher import DividedPublisher
+from holdfast.driverkit.classic.inventory_publisher import DividedPublisher
 from holdfast.driverkit.slice_publisher import SlicePublisher
 from holdfast.errors import BadConfiguration
 from holdfast.testing import VirtualClock, a_claim, a_device_class, a_pod

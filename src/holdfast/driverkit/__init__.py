@@ -18,8 +18,7 @@ claims themselves. May not live here: the node's side (``agent``), allocation of
     driver.run()
 """
 
-from holdfast.driverkit.cdi_edits import Cdi
-from holdfast.driverkit.claims import AllocatedDevice, Claim, DriverError
+from holdfast.driverkit.claims import AllocatedDevice, Cdi, Claim, DriverError
 from holdfast.driverkit.classic.fitting import (
     Choice,
     Count,

@@ -17,8 +17,8 @@ from holdfast.client.client import Client
 from holdfast.client.http import HttpTransport
 from holdfast.client.kubeconfig import load
 from holdfast.clock import SystemClock
-from holdfast.driverkit.classic.elected_controller import run_controller
-from holdfast.driverkit.classic.extender_process import run_extender
+from holdfast.driverkit.classic.controller_process import run_controller
+from holdfast.driverkit.classic.extender import run_extender
 from holdfast.driverkit.driver import Driver
 from holdfast.driverkit.process import DriverProcess, DriverSettings
 from holdfast.errors import BadConfiguration, HoldfastError

@@ -8,7 +8,7 @@ from typing import Any
 
 from holdfast.driverkit.claims import Claim, Prepared
 from holdfast.driverkit.classic.functions import ClassicFunctions
-from holdfast.driverkit.classic.parameter_schema import crd_of
+from holdfast.driverkit.classic.parameters import crd_of
 from holdfast.driverkit.handlers import F, Handler
 from holdfast.driverkit.inventory import Device, InvalidInventory, Item, Taint, pools_of
 from holdfast.errors import BadConfiguration

@@ -18,8 +18,12 @@ from holdfast.cdi.files import file_name, remove_spec, write_spec
 from holdfast.client.client import Client
 from holdfast.driverkit.checkpoint import Checkpoint, PreparedClaim
 from holdfast.driverkit.claims import Claim, DriverError, Prepared, cdi_spec_of, claim_of
-from holdfast.driverkit.classic.node_claims import add_granted, classic_claim, has_nothing
-from holdfast.driverkit.classic.shadows import read_classic_claim
+from holdfast.driverkit.classic.node_claims import (
+    add_granted,
+    classic_claim,
+    has_nothing,
+    read_classic_claim,
+)
 from holdfast.driverkit.driver import Driver
 from holdfast.errors import HoldfastError, NotFound
 

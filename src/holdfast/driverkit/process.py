@@ -14,8 +14,8 @@ from aiohttp import web
 from holdfast.client.client import Client
 from holdfast.clock import Clock
 from holdfast.driverkit.checkpoint import Checkpoint
-from holdfast.driverkit.classic.divided_publisher import DividedPublisher
 from holdfast.driverkit.classic.inventory_publisher import (
+    DividedPublisher,
     InventoryPublisher,
     NothingToPublish,
     Publisher,

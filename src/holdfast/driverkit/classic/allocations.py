@@ -25,8 +25,8 @@ from holdfast.api.classic_names import MAX_HANDLE_BYTES
 from holdfast.api.classic_node_inventory import NodeAnswer
 from holdfast.api.meta import ObjectMeta
 from holdfast.driverkit.classic.bookings import Booking
-from holdfast.driverkit.classic.fit_functions import FitFunctions
 from holdfast.driverkit.classic.fitting import Unsuitable
+from holdfast.driverkit.classic.functions import FitFunctions
 from holdfast.driverkit.classic.handle import Handle, encode_handle, handle_of, with_result
 from holdfast.driverkit.classic.handlers import ClaimItem, NotYet
 from holdfast.driverkit.classic.inventory_objects import choice_of, request_of

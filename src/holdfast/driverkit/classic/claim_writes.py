@@ -16,8 +16,8 @@ from holdfast.api.pod import Pod
 from holdfast.api.resource import Resource
 from holdfast.classic_dra.claim_state import is_protected
 from holdfast.client.client import Client
-from holdfast.driverkit.classic.claim_items import ClaimError
 from holdfast.driverkit.classic.negotiation import is_foreign
+from holdfast.driverkit.classic.pending_claims import ClaimError
 from holdfast.driverkit.classic.written_objects import WrittenObjects
 from holdfast.errors import HoldfastError, NotFound
 

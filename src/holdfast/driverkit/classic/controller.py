@@ -31,8 +31,6 @@ from holdfast.client.events import EventRecorder
 from holdfast.client.informer_set import InformerSet
 from holdfast.client.workqueue import WorkQueue, run_workers
 from holdfast.clock import Clock
-from holdfast.driverkit.classic.claim_items import ClaimError, ClaimItems
-from holdfast.driverkit.classic.claim_locks import ClaimLocks
 from holdfast.driverkit.classic.claim_writes import ClaimWrites
 from holdfast.driverkit.classic.fitting import Unsuitable, reasons_text
 from holdfast.driverkit.classic.handlers import (
@@ -52,6 +50,7 @@ from holdfast.driverkit.classic.negotiation import (
     own_part,
 )
 from holdfast.driverkit.classic.parameters import WrongParameters
+from holdfast.driverkit.classic.pending_claims import ClaimError, ClaimItems, ClaimLocks
 from holdfast.driverkit.classic.pod_schedulings import PodSchedulings
 from holdfast.driverkit.classic.written_objects import WrittenObjects
 from holdfast.errors import Conflict, HoldfastError, NotFound

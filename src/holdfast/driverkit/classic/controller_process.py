@@ -1,17 +1,26 @@
-"""The controller of a classic driver with all its parts."""
+"""The controller of a classic driver with all its parts, as a process: of several, one works."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import os
+import socket
 from contextlib import suppress
+from pathlib import Path
 
 from holdfast.api.classic_names import KEP_GROUP
 from holdfast.api.scheme import NAMESPACES
+from holdfast.client.classic_group import find_classic_group
 from holdfast.client.client import Client
+from holdfast.client.endpoint import Endpoint
 from holdfast.client.events import EventRecorder
+from holdfast.client.http import HttpTransport
 from holdfast.client.informer_set import InformerSet
-from holdfast.clock import Clock
+from holdfast.client.kubeconfig import load
+from holdfast.client.leader import LeaderElection, LeaseTimes
+from holdfast.client.transport import LeaseGuardedTransport
+from holdfast.clock import Clock, SystemClock
 from holdfast.driverkit.classic.bookings import Booking
 from holdfast.driverkit.classic.controller import RECHECK_SECONDS, DriverController
 from holdfast.driverkit.classic.fit_handlers import FitHandlers
@@ -23,6 +32,8 @@ from holdfast.errors import AlreadyExists, BadConfiguration, Forbidden, Holdfast
 
 EVENT_SECONDS = 2.0
 """How long events are still written at the end."""
+LEASE = LeaseTimes(15.0, 10.0, 5.0)
+
 log = logging.getLogger(__name__)
 
 
@@ -144,3 +155,71 @@ async def ensure_namespace(client: Client, name: str) -> None:
             await client.get(NAMESPACES, name)
         except NotFound:
             await client.create(NAMESPACES, {"metadata": {"name": name}})
+
+
+async def run_controller(driver: Driver, kubeconfig: Path | None, stop: asyncio.Event) -> None:
+    """Run the controller while this process holds the driver's lease, until ``stop`` is set."""
+    endpoint = await load(kubeconfig)
+    # The lease has its own connections: other requests must not delay its renewal.
+    lease_client = Client(HttpTransport(endpoint), f"holdfast-driver/{driver.name}")
+    try:
+        await ensure_namespace(lease_client, driver.namespace)
+        group = await expect_classic_group(lease_client)
+        await _elected(driver, endpoint, lease_client, group, stop)
+    finally:
+        await lease_client.close()
+
+
+async def expect_classic_group(client: Client) -> str:
+    """Return the group in which classic DRA is served; raises BadConfiguration."""
+    group = await find_classic_group(client)
+    if not group:
+        raise BadConfiguration(
+            "the API server does not serve classic DRA: apply deploy/crds, or turn on its "
+            "feature gate DynamicResourceAllocation"
+        )
+    return group
+
+
+async def _elected(
+    driver: Driver, endpoint: Endpoint, lease_client: Client, group: str, stop: asyncio.Event
+) -> None:
+    clock: Clock = SystemClock()
+    election = LeaderElection(
+        lease_client,
+        clock=clock,
+        identity=f"{socket.gethostname()}_{os.getpid()}",
+        name=driver.name,
+        namespace=driver.namespace,
+        times=LEASE,
+    )
+    transport = LeaseGuardedTransport(HttpTransport(endpoint), election.check_leadership)
+    client = Client(transport, f"holdfast-driver/{driver.name}")
+    process = ControllerProcess(driver, client, clock, group=group)
+
+    async def lead() -> None:
+        working = asyncio.create_task(process.run())
+        announcing = asyncio.create_task(_announce(driver, process))
+        try:
+            await working
+        finally:
+            announcing.cancel()
+            working.cancel()
+            await asyncio.gather(working, return_exceptions=True)
+
+    running = asyncio.create_task(election.run(lead))
+    stopping = asyncio.create_task(stop.wait())
+    try:
+        await asyncio.wait({running, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        if running.done():
+            running.result()
+    finally:
+        for task in (running, stopping):
+            task.cancel()
+        await asyncio.gather(running, stopping, return_exceptions=True)
+        await client.close()
+
+
+async def _announce(driver: Driver, process: ControllerProcess) -> None:
+    await process.controller.synced.wait()
+    print(f"{driver.name} allocates claims", flush=True)

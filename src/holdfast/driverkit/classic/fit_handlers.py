@@ -20,7 +20,6 @@ from holdfast.client.client import Client
 from holdfast.clock import Clock
 from holdfast.driverkit.classic.allocations import Allocations
 from holdfast.driverkit.classic.bookings import NOT_READY, Booking, Bookings
-from holdfast.driverkit.classic.fit_functions import FitFunctions, Usage
 from holdfast.driverkit.classic.fitting import (
     NO_FREE_DEVICE,
     Choice,
@@ -31,6 +30,7 @@ from holdfast.driverkit.classic.fitting import (
     quantity,
     reasons_text,
 )
+from holdfast.driverkit.classic.functions import FitFunctions, Usage
 from holdfast.driverkit.classic.handle import booking_of, decode_handle, encode_handle
 from holdfast.driverkit.classic.handlers import Allocated, ClaimItem, RefusedNodes
 from holdfast.driverkit.classic.inventory_objects import booked, choice_of

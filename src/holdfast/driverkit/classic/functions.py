@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass, field
 from typing import Any
 
 from holdfast.api.node import Node
-from holdfast.driverkit.classic.fit_functions import FitFunctions
-from holdfast.driverkit.classic.fitting import FreeDevice
+from holdfast.api.quantity import Quantity
+from holdfast.driverkit.classic.fitting import Fits, FreeDevice
 from holdfast.driverkit.classic.inventory_objects import expected_devices
 from holdfast.driverkit.handlers import F, Handler, plain
 from holdfast.driverkit.inventory import Device, Item, pools_of
@@ -24,6 +25,7 @@ _OFFERED = {
     "handlers": ("client", "clock"),
 }
 _PLAIN = ("fits", "quota", "handlers", "new_node")
+Call = Callable[..., Awaitable[Any]]
 
 
 class ClassicFunctions:
@@ -146,3 +148,39 @@ class ClassicFunctions:
         if structured is not None:
             items = [one for one in items if isinstance(one, Device) and not structured(one)]
         return expected_devices(items)
+
+
+@dataclass(slots=True)
+class Usage:
+    """What the claims of a namespace have of a driver's devices."""
+
+    claims: int = 0
+    devices: int = 0
+    capacity: dict[str, Quantity] = field(default_factory=dict)
+    """Sums of shares; a device taken whole counts in ``devices`` only."""
+
+
+@dataclass(frozen=True, slots=True)
+class FitFunctions:
+    """The author's functions and types; those that are missing are None."""
+
+    fits: Fits
+    allocate: Call | None = None
+    """``(request, choice, class parameters, claim) -> data of the handle``."""
+    release: Call | None = None
+    """``(handle)``."""
+    quota: Callable[[str, Usage, Any, Any], str | None] | None = None
+    """``(namespace, usage, request, class parameters) -> reason of a refusal, or None``."""
+    parameters: Any = None
+    class_parameters: Any = None
+    handle: Any = None
+    """Types of the parameters and of the handle's data."""
+    network: bool = False
+    """Whether every node can use the devices."""
+    on_node: bool = False
+    """Whether the driver's node part allocates and may refuse."""
+
+    @property
+    def do_allocate(self) -> bool:
+        """Whether a function of the author allocates; else a stored booking is the allocation."""
+        return self.on_node or self.allocate is not None

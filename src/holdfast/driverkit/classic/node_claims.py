@@ -1,13 +1,18 @@
-"""Claims of classic DRA on a node: what their handles say."""
+"""Claims of classic DRA on a node: what their handles say, and the claim behind a shadow."""
 
 from __future__ import annotations
 
 import re
 from typing import Any
 
-from holdfast.driverkit.cdi_edits import Cdi
-from holdfast.driverkit.claims import AllocatedDevice, Claim, Prepared
+from holdfast.api.classic import ClassicClaim, classic_resources
+from holdfast.api.classic_shadows import ClassicReference
+from holdfast.api.devices import ResourceClaim
+from holdfast.client.classic_group import find_classic_group
+from holdfast.client.client import Client
+from holdfast.driverkit.claims import AllocatedDevice, Cdi, Claim, DriverError, Prepared
 from holdfast.driverkit.classic.handle import Handle, decode_handle
+from holdfast.errors import NotFound
 
 
 def classic_claim(namespace: str, name: str, uid: str, handle: str, data_type: Any) -> Claim:
@@ -47,3 +52,28 @@ def granted_variable(driver: str) -> str:
     'GPU_EXAMPLE_COM_GRANTED'
     """
     return re.sub(r"[^A-Z0-9]", "_", driver.upper()) + "_GRANTED"
+
+
+async def read_classic_claim(
+    client: Client, shadow: ResourceClaim, reference: ClassicReference, driver: str
+) -> ClassicClaim:
+    """Return the classic claim of a shadow, if the pod of the shadow may use it.
+
+    Raises DriverError otherwise.
+    """
+    group = await find_classic_group(client)
+    if not group:
+        raise DriverError("the API server does not serve the kinds of classic DRA")
+    named = f"classic ResourceClaim {shadow.namespace}/{reference.name}"
+    try:
+        claim = await client.get(classic_resources(group).claims, reference.name, shadow.namespace)
+    except NotFound as error:
+        raise DriverError(f"{named} of ResourceClaim {shadow.name} does not exist") from error
+    if claim.uid != reference.uid:
+        raise DriverError(f"{named} has uid {claim.uid}, not {reference.uid}")
+    if not claim.is_allocated or claim.status.driver_name != driver:
+        raise DriverError(f"{named} is not allocated by {driver}")
+    consumers = shadow.status.reserved_for
+    if not consumers or not all(claim.is_reserved_for(consumer.uid) for consumer in consumers):
+        raise DriverError(f"{named} is not reserved for the pod of ResourceClaim {shadow.name}")
+    return claim

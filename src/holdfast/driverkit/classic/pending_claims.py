@@ -1,8 +1,10 @@
-"""The claims of a pod that a driver is to allocate, with class and parameters."""
+"""The claims of a pod that a driver is to allocate: read with class and parameters, and locked."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 
 from holdfast.api.classic import ClassicClaim, ClassicClass
 from holdfast.api.classic_claim_sources import InvalidEntries
@@ -80,3 +82,52 @@ class ClaimItems:
         except Exception as error:
             raise ClaimError(claim, error) from error
         return ClaimItem(claim, resource_class, of_class, of_claim, entries)
+
+
+class ClaimLocks:
+    """One lock for each uid that is worked on."""
+
+    def __init__(self, claims: WrittenObjects[ClassicClaim]) -> None:
+        self._claims = claims
+        self._locks: dict[str, asyncio.Lock] = {}
+        self._users: dict[str, int] = {}
+
+    @asynccontextmanager
+    async def hold(self, claims: Sequence[ClassicClaim]) -> AsyncIterator[list[ClassicClaim]]:
+        """Lock claims, given in the order of their uids, and yield their newest versions.
+
+        Raises NotYet if one was deleted, or created again, meanwhile.
+        """
+        taken: list[str] = []
+        try:
+            for claim in claims:
+                await self._take(claim.uid)
+                taken.append(claim.uid)
+            yield [self._newest(claim) for claim in claims]
+        finally:
+            for uid in taken:
+                self._locks[uid].release()
+                self._leave(uid)
+
+    def is_held(self, uid: str) -> bool:
+        """Return whether a claim is worked on."""
+        return uid in self._users
+
+    async def _take(self, uid: str) -> None:
+        self._users[uid] = self._users.get(uid, 0) + 1
+        try:
+            await self._locks.setdefault(uid, asyncio.Lock()).acquire()
+        except BaseException:
+            self._leave(uid)
+            raise
+
+    def _leave(self, uid: str) -> None:
+        self._users[uid] -= 1
+        if not self._users[uid]:
+            del self._users[uid], self._locks[uid]
+
+    def _newest(self, known: ClassicClaim) -> ClassicClaim:
+        now = self._claims.get(known.key)
+        if now is None or now.uid != known.uid:
+            raise NotYet(f"claim {known.key} is being replaced")
+        return now
