@@ -9,7 +9,7 @@ from holdfast.api.classic_names import POD_CLAIMS
 from holdfast.api.classic_shadows import missing_shadow, shadow_names
 from holdfast.api.decode import convert_object
 from holdfast.api.pod import Pod
-from holdfast.classic_dra.manifest_conversion import convert_manifest
+from holdfast.cli.convert_command import convert_manifest
 from holdfast.errors import BadRequest
 
 STORY = {"name": "gpu", "template": {"resourceClassName": "acme"}}
