@@ -5,7 +5,7 @@ import json
 from contextlib import asynccontextmanager
 
 from agent.classic_driver_server import ClassicDriverServer
-from agent.test_plugin_registry import until
+from agent.polling import until
 from holdfast.agent.dra_plugins import NotRegistered
 from holdfast.agent.node_agent import NodeIdentity
 from holdfast.agent.node_pod import NODE_PODS

@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from agent.driver_server import DriverServer
-from agent.test_plugin_registry import until
+from agent.polling import until
 from holdfast.agent.dra_plugins import NotRegistered
 from holdfast.agent.node_agent import NodeIdentity
 from holdfast.agent.node_setup import make_agent

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from agent.driver_server import DriverServer
-from agent.test_plugin_registry import until
+from agent.polling import until
 from holdfast.agent import plugin_registry
 from holdfast.agent.claim_manager import ClaimManager
 from holdfast.agent.plugin_registry import PluginRegistry

@@ -11,8 +11,8 @@ import sys
 import pytest
 
 from agent import recording_driver
+from agent.killed_node import KILLS, NODE, SECONDS, KilledNode, kill_and_check
 from agent.process_cluster import short_directory
-from agent.test_agent_kill import KILLS, NODE, SECONDS, KilledNode, kill_and_check
 from holdfast.api.classic import classic_resources
 from holdfast.api.classic_node_inventory import NODE_INVENTORIES
 from holdfast.apiserver.access.credentials import write_node_kubeconfig

@@ -7,7 +7,7 @@ import grpc
 import pytest
 
 from agent.device_plugin_server import DevicePluginServer
-from agent.test_plugin_registry import until
+from agent.polling import until
 from holdfast.agent import plugin_registry
 from holdfast.agent.device_manager import DeviceManager
 from holdfast.agent.plugin_registry import PluginRegistry

@@ -12,6 +12,7 @@ import aiohttp
 import msgspec
 import pytest
 
+from agent.spdy_client import compressor, opening
 from holdfast.agent.kubelet_server.channels import Channel
 from holdfast.agent.kubelet_server.spdy_frames import FrameReader, FrameType, FrameWriter
 from holdfast.agent.node_pod import NODE_PODS
@@ -28,8 +29,6 @@ from holdfast.cluster import Cluster
 from holdfast.settings import ClusterSettings, NodeSettings, ServerSettings
 from holdfast.testing import a_pod
 from kubectl_program import find_kubectl
-
-from .test_spdy_frames import compressor, opening
 
 pytestmark = [pytest.mark.kubectl, pytest.mark.xdist_group("node streams")]
 CLUSTER_ROLES, CLUSTER_ROLE_BINDINGS = (

@@ -6,6 +6,7 @@ import socket
 import pytest
 
 from agent.driver_server import DriverServer
+from agent.polling import until
 from holdfast.agent import plugin_registry
 from holdfast.agent.dra_plugins import DraPlugins, NotRegistered, chosen_services
 from holdfast.agent.plugin_registry import PluginInfo, PluginRegistry, RegistrationRefused
@@ -39,13 +40,6 @@ class _Node:
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
         await self.drivers.close()
-
-
-async def until(reached, seconds=30):
-    """Wait for a condition, however slow the machine is."""
-    async with asyncio.timeout(seconds):
-        while not reached():
-            await asyncio.sleep(0.005)
 
 
 def registered(node, driver):

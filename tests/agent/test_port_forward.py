@@ -5,10 +5,9 @@ from types import SimpleNamespace
 
 from aiohttp import WSMsgType
 
+from agent.spdy_client import compressor, opening
 from holdfast.agent.kubelet_server.port_forward import PortForwarder
 from holdfast.agent.kubelet_server.spdy_frames import FrameReader, FrameType, FrameWriter
-
-from .test_spdy_frames import compressor, opening
 
 
 class Client:

@@ -14,6 +14,7 @@ STORY = {
     "parametersRef": {"apiGroup": "gpu.example.com", "kind": "GPURequirements", "name": "wanted"},
 }
 """The template in the KEP's story: a spec without ``spec``."""
+TYPED = {"name": "gpu", "claim": {"template": {"spec": STORY}}}
 
 
 def claim(name: str = "c", **spec: Any) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from apiserver.test_custom_resources import definition
+from apiserver.widgets import definition
 
 
 def _certificate_request() -> str:

@@ -2,11 +2,8 @@
 
 import pytest
 
-from apiserver.sample_objects import PODS, configmap, pod
+from apiserver.sample_objects import APPS, BUDGETS, PODS, RESERVATIONS, configmap, pod, reservation
 
-APPS = "/apis/apps/v1/namespaces/default"
-BUDGETS = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
-RESERVATIONS = "/apis/scheduling.koordinator.sh/v1alpha1/reservations"
 YAML = {"content-type": "application/yaml"}
 
 
@@ -16,14 +13,6 @@ def with_metadata(**metadata):
 
 def with_container(**container):
     return pod("odd", containers=[{"name": "c", "image": "x", **container}])
-
-
-def reservation(owner=None, **spec):
-    owners = [owner or {"object": {"name": "p", "namespace": "default"}}]
-    return {
-        "apiVersion": "scheduling.koordinator.sh/v1alpha1", "kind": "Reservation",
-        "metadata": {"name": "r"}, "spec": {"owners": owners, "template": {"spec": spec}},
-    }  # fmt: skip
 
 
 MISSHAPEN = {

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from apiserver.classic_objects import CLAIMS, PODS, STORY, claim, pod
-from apiserver.test_classic_dra_pods import TYPED
+from apiserver.classic_objects import CLAIMS, PODS, STORY, TYPED, claim, pod
 
 pytestmark = pytest.mark.kubectl
 DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"

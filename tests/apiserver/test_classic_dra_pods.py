@@ -3,8 +3,8 @@
 import pytest
 import pytest_asyncio
 
-from apiserver.classic_objects import PODS, STORY, pod
-from apiserver.data.test_protobuf import field, framed
+from apiserver.classic_objects import PODS, STORY, TYPED, pod
+from apiserver.data.protobuf_fields import field, framed
 from apiserver.server_fixture import start_server
 from holdfast.api.classic_claims import classic_entries
 from holdfast.api.decode import convert_object
@@ -16,7 +16,6 @@ from holdfast.client.client import Client
 from holdfast.feature_gates import FeatureGates
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
-TYPED = {"name": "gpu", "claim": {"template": {"spec": STORY}}}
 NAMED = {"name": "gpu", "claim": {"resourceClaimName": "mine"}}
 MERGE = {"content-type": "application/merge-patch+json"}
 STRATEGIC = {"content-type": "application/strategic-merge-patch+json"}
@@ -255,7 +254,8 @@ def inner_patch(at, value):
 
 
 async def test_C012_the_claims_of_a_pod_cannot_change_but_a_typed_client_may_write_it(api):
-    made = await api.create(PODS, pod({"name": "gpu", "template": STORY}, uses=["gpu"]))
+    body = pod({"name": "gpu", "template": STORY}, uses=["gpu"], name="stored")
+    made = await api.create(PODS, body)
     assert made["spec"]["resourceClaims"] == [TYPED]
     for entries, code in (
         ([{"name": "gpu"}], 200),
@@ -267,7 +267,7 @@ async def test_C012_the_claims_of_a_pod_cannot_change_but_a_typed_client_may_wri
         body = {**made, "spec": {**made["spec"], "resourceClaims": entries}}
         body["metadata"] = {**made["metadata"], "labels": {"n": str(len(entries))}}
         del body["metadata"]["resourceVersion"]
-        answer = await api.call("PUT", f"{PODS}/p", body)
+        answer = await api.call("PUT", f"{PODS}/stored", body)
         assert answer.status == code, entries
         if code == 200:
             assert answer.json["spec"]["resourceClaims"] == [TYPED]

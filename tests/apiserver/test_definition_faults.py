@@ -9,8 +9,9 @@ import logging
 import pytest
 
 from apiserver.direct_store import store_directly
+from apiserver.media_types import MERGE
 from apiserver.server_fixture import start_server
-from apiserver.test_custom_resources import CRDS, MERGE, WIDGETS, definition, widget
+from apiserver.widgets import CRDS, WIDGETS, definition, widget
 from holdfast.apiserver.kinds.validation.crds import check_definition
 from holdfast.apiserver.schema.field_validation import prune_mistyped, prune_type
 from holdfast.store import ObjectKey

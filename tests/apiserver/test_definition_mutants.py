@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from apiserver.media_types import MERGE, TABLE
 from apiserver.mutants import mutants
 from apiserver.server_fixture import start_server
-from apiserver.test_custom_resources import CRDS, MERGE, TABLE, definition
+from apiserver.widgets import CRDS, definition
 from soak_size import some_of
 
 SPEC = {

@@ -2,6 +2,17 @@
 
 import pytest
 
+from apiserver.device_requests import (
+    DUPLICATE,
+    FORBIDDEN,
+    INVALID,
+    REQUIRED,
+    TOO_LONG,
+    TOO_MANY,
+    created_claim,
+    refused,
+    write_status,
+)
 from validation.device_builders import (
     CLAIMS,
     CLASSES,
@@ -14,19 +25,11 @@ from validation.device_builders import (
     first_available,
     template,
 )
-from validation.device_objects import (
-    BAD,
-    BAD_CLAIMS,
-    BAD_CLASSES,
-    GOOD,
-    GOOD_CLASSES,
-    UNREADABLE,
-)
+from validation.device_objects import BAD, BAD_CLAIMS, BAD_CLASSES, GOOD, GOOD_CLASSES, UNREADABLE
 from validation.device_statuses import (
     BAD_POD_STATUSES,
     BAD_PODS,
     BAD_STATUSES,
-    CLAIM,
     GOOD_POD_STATUSES,
     GOOD_PODS,
     GOOD_STATUSES,
@@ -39,37 +42,11 @@ from validation.device_statuses import (
 from validation.slice_objects import BAD_SLICES
 
 PODS = "/api/v1/namespaces/default/pods"
-INVALID, REQUIRED, FORBIDDEN, TOO_MANY, TOO_LONG, DUPLICATE = (
-    f"FieldValue{word}"
-    for word in ("Invalid", "Required", "Forbidden", "TooMany", "TooLong", "Duplicate")
-)
-
-
-async def refused(api, path, body, method="POST"):
-    """Send an object that is refused; return field and reason of each error."""
-    answer = await api.call(method, path, body)
-    assert answer.status == 422, answer.body
-    return [(cause["field"], cause["reason"]) for cause in answer.json["details"]["causes"]]
-
-
-async def write_status(api, body, status):
-    return await api.call(
-        "PUT", f"{CLAIMS}/{body['metadata']['name']}/status", {**body, "status": status}
-    )
 
 
 async def refused_status(api, body, status):
     path = f"{CLAIMS}/{body['metadata']['name']}/status"
     return await refused(api, path, {**body, "status": status}, "PUT")
-
-
-async def created_claim(api, status=None):
-    body = await api.create(CLAIMS, {**CLAIM, "metadata": {"name": "one"}})
-    if status is None:
-        return body
-    answer = await write_status(api, body, status)
-    assert answer.status == 200, answer.body
-    return answer.json
 
 
 def request(number=0):

@@ -2,8 +2,8 @@
 
 import pytest
 
+from apiserver.device_requests import INVALID, created_claim, refused, write_status
 from apiserver.server_fixture import start_server
-from apiserver.test_device_validation import INVALID, created_claim, refused, write_status
 from holdfast.feature_gates import FeatureGates
 from validation.device_builders import CLAIMS, CLASSES, DRIVER, SLICES, claim, exactly, slice_of
 from validation.device_objects import GATED_CLAIMS, GATED_CLASSES, GOOD

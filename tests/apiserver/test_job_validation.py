@@ -3,7 +3,7 @@
 import copy
 
 from apiserver.job_cases import BAD, GOOD
-from apiserver.test_custom_resources import MERGE
+from apiserver.media_types import MERGE
 from holdfast.api.defaults import default_object
 from holdfast.apiserver.kinds.apps import check_workload
 from holdfast.apiserver.kinds.batch import check_cron_job, check_job

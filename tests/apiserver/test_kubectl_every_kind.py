@@ -9,7 +9,7 @@ import re
 import pytest
 
 from apiserver import every_kind
-from apiserver.test_custom_resources import CRDS
+from apiserver.widgets import CRDS
 from holdfast.apiserver.kinds import BUILT_IN
 from holdfast.apiserver.verbs.patching import merge_patch
 from holdfast.feature_gates import FeatureGates

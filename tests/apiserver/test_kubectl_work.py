@@ -7,7 +7,7 @@ import pytest
 
 from apiserver.role_grants import create_role, grant
 from apiserver.sample_objects import CONFIGMAPS, PODS, binding, pod
-from apiserver.test_custom_resources import CRDS, definition
+from apiserver.widgets import CRDS, definition
 from kubectl_program import find_kubectl, minor_version
 
 pytestmark = pytest.mark.kubectl

@@ -2,9 +2,8 @@
 
 import pytest
 
-from apiserver.sample_objects import PODS, configmap, pod
-from apiserver.test_bad_input import APPS, BUDGETS, RESERVATIONS, reservation
-from apiserver.test_custom_resources import MERGE
+from apiserver.media_types import MERGE
+from apiserver.sample_objects import APPS, BUDGETS, PODS, RESERVATIONS, configmap, pod, reservation
 from holdfast.testing import a_deployment, a_node
 
 NODES = "/api/v1/nodes"

@@ -4,8 +4,8 @@ import copy
 
 import pytest
 
+from apiserver.media_types import MERGE
 from apiserver.pod_resource_cases import BAD, GOOD, JOBS, job
-from apiserver.test_custom_resources import MERGE
 from holdfast.api.defaults import default_object
 from holdfast.apiserver.kinds.batch import check_cron_job, check_job
 from holdfast.apiserver.kinds.validation.pods import check_pod

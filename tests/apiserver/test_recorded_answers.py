@@ -20,7 +20,7 @@ from apiserver.recorded_kinds import GADGETS, read_kinds
 from apiserver.recorded_lifecycle import Lifecycle
 from apiserver.recorder import Recorder
 from apiserver.server_fixture import Answer, start_server
-from apiserver.test_custom_resources import CRDS
+from apiserver.widgets import CRDS
 from holdfast.apiserver.inprocess import InProcessTransport
 from holdfast.client.transport import Request
 from holdfast.testing import VirtualClock

@@ -7,8 +7,8 @@ from itertools import product
 import aiohttp
 import pytest
 
+from apiserver.comparable_responses import ask
 from apiserver.server_fixture import start_server
-from apiserver.test_against_upstream import ask
 from holdfast.apiserver.kinds.resource import KINDS
 from holdfast.apiserver.verbs.conversion import object_to_requested_version
 from holdfast.feature_gates import FeatureGates

@@ -2,7 +2,8 @@
 
 import pytest
 
-from apiserver.test_security import RBAC, session_for
+from apiserver.role_grants import RBAC
+from apiserver.sessions import session_for
 
 MERGE = {"content-type": "application/merge-patch+json"}
 

@@ -5,30 +5,13 @@ import aiohttp
 import pytest
 import yaml
 
+from apiserver.role_grants import RBAC
 from apiserver.sample_objects import NAMESPACES, PODS, pod
 from apiserver.server_fixture import start_server
+from apiserver.sessions import session_for, time_of
 from holdfast.apiserver.user import component_user
 from holdfast.certificates import make_authority, make_client_certificate
 from tls_client import client_context
-
-RBAC = "/apis/rbac.authorization.k8s.io/v1"
-
-
-def session_for(api, user=None, groups=(), token=""):
-    """Open a session with a certificate for a user, with a token, or without credentials."""
-    context = client_context(api.credentials, certificate=False)
-    if user:
-        pair = make_client_certificate(api.credentials.authority, user, groups, _now(api))
-        for part, data in (("crt", pair.certificate), ("key", pair.key)):
-            (api.directory / f"{user}.{part}").write_bytes(data)
-        context.load_cert_chain(api.directory / f"{user}.crt", api.directory / f"{user}.key")
-    headers = {"authorization": f"Bearer {token}"} if token else {}
-    connector = aiohttp.TCPConnector(ssl=context)
-    return aiohttp.ClientSession(connector=connector, headers=headers)
-
-
-def _now(api):
-    return api.server.context.clock.now()
 
 
 async def grant(api, user, verbs, resources, *, namespace="default", groups=("",)):
@@ -103,8 +86,8 @@ async def test_old_tls_is_refused(api, newest, served):
 
 
 async def test_a_certificate_of_another_authority_is_rejected(api):
-    other = make_authority("another authority", _now(api))
-    pair = make_client_certificate(other, "eve", ["system:masters"], _now(api))
+    other = make_authority("another authority", time_of(api))
+    pair = make_client_certificate(other, "eve", ["system:masters"], time_of(api))
     for part, data in (("crt", pair.certificate), ("key", pair.key)):
         (api.directory / f"eve.{part}").write_bytes(data)
     context = client_context(api.credentials, certificate=False)

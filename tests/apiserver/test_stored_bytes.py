@@ -19,7 +19,7 @@ from apiserver.recorded_kinds import GADGETS, read_kinds
 from apiserver.recorded_lifecycle import MARKED, renamed, with_label
 from apiserver.recorder import Recorder
 from apiserver.server_fixture import start_server
-from apiserver.test_custom_resources import CRDS
+from apiserver.widgets import CRDS
 from holdfast.apiserver.access.bootstrap_roles import ROLES
 from holdfast.apiserver.schema.structural import shipped_crds
 from holdfast.testing import VirtualClock

@@ -4,8 +4,8 @@ from copy import deepcopy
 
 import pytest
 
+from apiserver.device_requests import FORBIDDEN, TOO_MANY, refused, write_status
 from apiserver.direct_store import write_directly
-from apiserver.test_device_validation import FORBIDDEN, TOO_MANY, refused, write_status
 from holdfast.store import ObjectKey
 from validation.device_builders import (
     CLAIMS,

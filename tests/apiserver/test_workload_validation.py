@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from apiserver.test_custom_resources import MERGE
+from apiserver.media_types import MERGE
 from holdfast.testing import a_deployment
 
 DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"

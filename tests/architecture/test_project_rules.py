@@ -43,6 +43,53 @@ def test_every_folder_of_tests_is_a_package():
     assert not [folder for folder in folders if not (folder / "__init__.py").exists()]
 
 
+TESTS = Path(__file__).parents[1]
+
+
+def imported_test_modules(source, folder=()):
+    """Return the modules of tests that a module in a folder of tests imports."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            names = [alias.name.split(".") for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            parent = [*folder[: len(folder) - node.level + 1]] if node.level else []
+            module = [*parent, *(node.module.split(".") if node.module else ())]
+            names = [module, *([*module, alias.name] for alias in node.names)]
+        else:
+            continue
+        for name in names:
+            path = TESTS.joinpath(*name).with_suffix(".py")
+            if name[-1].startswith("test_") and path.exists():
+                yield ".".join(name)
+
+
+def test_no_test_imports_from_another_test():
+    """What several tests need is a module of its own beside them; tests/README.md."""
+    wrong = {
+        f"{path.relative_to(TESTS)} imports {name}"
+        for path in TESTS.rglob("*.py")
+        for name in imported_test_modules(path.read_text(), path.relative_to(TESTS).parent.parts)
+    }
+    assert not wrong
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "from architecture.test_project_rules import FILES",
+        "from architecture import test_project_rules",
+        "import architecture.test_project_rules",
+        "from .test_project_rules import FILES",
+        "from . import test_project_rules",
+        "from ..architecture.test_project_rules import FILES",
+    ],
+)
+def test_an_import_from_a_test_is_found(source):
+    assert [*imported_test_modules(source, ("architecture",))] == [
+        "architecture.test_project_rules"
+    ]
+
+
 def test_no_file_contains_paths_of_one_machine():
     root = SOURCE.parents[1]
     listed = subprocess.run(["git", "ls-files"], cwd=root, capture_output=True, text=True).stdout

@@ -2,7 +2,7 @@
 
 import pytest
 
-from capacity.test_reservation_cache import a_world, drawing, held
+from capacity.reserved_world import a_world, drawing, held
 from holdfast.capacity.pre_allocation import PreAllocationResult, PreAllocationRules, choose_pods
 from holdfast.columns.interner import CPU, MEMORY
 from holdfast.testing import a_pod, a_reservation, typed

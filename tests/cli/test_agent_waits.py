@@ -11,7 +11,7 @@ import pytest
 
 from agent.process_cluster import short_directory
 from cli.conftest import read_until, with_client
-from cli.test_processes import asked
+from cli.process_requests import asked
 from free_port import free_port
 from holdfast.api.scheme import NODES
 

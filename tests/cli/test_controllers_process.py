@@ -8,7 +8,7 @@ import time
 import pytest
 
 from cli.conftest import placed, read_until, with_client
-from cli.test_processes import HEAD, LEASES, asked
+from cli.process_requests import HEAD, LEASES, asked
 from free_port import free_port
 from holdfast import controllers_process
 from holdfast.api.scheme import PODS, RESERVATIONS

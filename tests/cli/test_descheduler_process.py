@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from cli.conftest import read_until, with_client
-from cli.test_processes import LEASES, asked
+from cli.process_requests import LEASES, asked
 from descheduler.clusters import owned
 from free_port import free_port
 from holdfast.api.scheme import NODES, POD_MIGRATION_JOBS, PODS

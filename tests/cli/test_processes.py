@@ -5,21 +5,17 @@ import json
 import re
 import signal
 import socket
-import urllib.error
-import urllib.request
 
 import pytest
 
 from cli.conftest import mode, placed, read_until, with_client
+from cli.process_requests import HEAD, LEASES, asked
 from free_port import free_port
-from holdfast.api.resource import Resource
 from holdfast.api.scheme import PODS
 from holdfast.errors import NotFound
 from holdfast.testing import a_pod
 
 pytestmark = [pytest.mark.long, pytest.mark.xdist_group("cli-processes")]
-HEAD = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
-LEASES = Resource("coordination.k8s.io", "v1", "leases", "Lease", dict)
 
 
 def holder(kubeconfig):
@@ -41,15 +37,6 @@ def give_lease(kubeconfig, to):
             await client.create(LEASES, {"metadata": meta, "spec": spec}, "kube-system")
 
     with_client(kubeconfig, work)
-
-
-def asked(port, path):
-    try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=10) as answer:
-            return answer.status, answer.read().decode()
-    except urllib.error.HTTPError as refused:
-        with refused:
-            return refused.code, refused.read().decode()
 
 
 def test_a_standby_takes_over_after_the_leader_stops(server, start):

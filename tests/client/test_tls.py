@@ -6,11 +6,7 @@ import ssl
 
 import pytest
 
-from holdfast.client.endpoint import Endpoint, Timeouts
-from holdfast.client.transport import Request
-from holdfast.errors import Unavailable
-
-from .test_http_connections import (
+from client.scripted_server import (
     CHUNKED,
     OK,
     authority,
@@ -20,6 +16,9 @@ from .test_http_connections import (
     transport_to,
     whole,
 )
+from holdfast.client.endpoint import Endpoint, Timeouts
+from holdfast.client.transport import Request
+from holdfast.errors import Unavailable
 
 
 @pytest.fixture

@@ -25,6 +25,11 @@ SETTINGS = MigrationSettings(
 )
 """No limits but those that a test sets."""
 READY = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
+TAINTS = "RemovePodsViolatingNodeTaints"
+SPREAD = "RemovePodsViolatingTopologySpreadConstraint"
+DUPLICATES = "RemoveDuplicates"
+NO_SCHEDULE = {"key": "gpu", "value": "yes", "effect": "NoSchedule"}
+ZONE = "topology.kubernetes.io/zone"
 
 
 def owned(name, node, *, owner="web", kind="ReplicaSet", **pod):
@@ -81,3 +86,11 @@ def plan(cluster, configuration, settings=SETTINGS, **changes):
 def shown(moves):
     """Return (pod, target) of each move."""
     return [(move.pod.name, move.target) for move in moves]
+
+
+def spread(skew=1, key=ZONE, when="DoNotSchedule"):
+    constraint = {
+        "maxSkew": skew, "topologyKey": key, "whenUnsatisfiable": when,
+        "labelSelector": {"matchLabels": {"app": "web"}},
+    }  # fmt: skip
+    return {"topologySpreadConstraints": [constraint]}

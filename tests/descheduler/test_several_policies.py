@@ -2,8 +2,19 @@
 
 import pytest
 
-from descheduler.clusters import configured, objects, owned, plan, shown
-from descheduler.test_violations import DUPLICATES, NO_SCHEDULE, SPREAD, TAINTS, ZONE, spread
+from descheduler.clusters import (
+    DUPLICATES,
+    NO_SCHEDULE,
+    SPREAD,
+    TAINTS,
+    ZONE,
+    configured,
+    objects,
+    owned,
+    plan,
+    shown,
+    spread,
+)
 from holdfast.testing import a_node
 
 LOAD = {"lowThresholds": {"cpu": 30}, "highThresholds": {"cpu": 60}}

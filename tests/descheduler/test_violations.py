@@ -2,19 +2,26 @@
 
 import pytest
 
-from descheduler.clusters import configured, objects, owned, plan, shown
+from descheduler.clusters import (
+    DUPLICATES,
+    NO_SCHEDULE,
+    SPREAD,
+    TAINTS,
+    ZONE,
+    configured,
+    objects,
+    owned,
+    plan,
+    shown,
+    spread,
+)
 from holdfast.testing import a_node
 
 AFFINITY = "RemovePodsViolatingNodeAffinity"
-TAINTS = "RemovePodsViolatingNodeTaints"
 ANTI = "RemovePodsViolatingInterPodAntiAffinity"
-SPREAD = "RemovePodsViolatingTopologySpreadConstraint"
-DUPLICATES = "RemoveDuplicates"
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
-NO_SCHEDULE = {"key": "gpu", "value": "yes", "effect": "NoSchedule"}
 PREFER = {"key": "gpu", "effect": "PreferNoSchedule"}
-ZONE = "topology.kubernetes.io/zone"
 
 
 def moves_of(policy, *cluster, args=None, **settings):
@@ -122,14 +129,6 @@ def test_pods_that_keep_apart_stay_where_no_other_domain_is_free():
 def test_a_pod_without_terms_of_its_own_does_not_move():
     pods = [owned("a", "n1", **keeps_away()), owned("b", "n1", owner="db")]
     assert not moves_of(ANTI, a_node("n1"), a_node("n2"), *pods)
-
-
-def spread(skew=1, key=ZONE, when="DoNotSchedule"):
-    constraint = {
-        "maxSkew": skew, "topologyKey": key, "whenUnsatisfiable": when,
-        "labelSelector": {"matchLabels": {"app": "web"}},
-    }  # fmt: skip
-    return {"topologySpreadConstraints": [constraint]}
 
 
 def zones(*counts, when="DoNotSchedule", skew=1):

@@ -10,14 +10,17 @@ from holdfast.api.koordinator_names import (
     GPU_MEMORY,
     GPU_MEMORY_RATIO,
     GPU_SHARED,
+    NUMA_TOPOLOGY_POLICY,
     RDMA,
 )
 from holdfast.api.reservation_names import AFFINITY
 from holdfast.api.scheme import SHARED_DEVICES
 from holdfast.testing import a_node, a_pod, a_reservation
 from holdfast.testing.builders import an_object
+from holdfast.testing.numa_builders import a_topology
 
 GI = 2**30
+SINGLE = {NUMA_TOPOLOGY_POLICY: "SingleNUMANode"}
 
 
 def a_gpu(minor, *, health=True, memory="16Gi", numa=None, pcie=None, **more):
@@ -127,3 +130,14 @@ async def from_reservation(cluster, name):
 async def devices_of(cluster, name):
     """Return the devices of a bound pod; None without the annotation."""
     return allocated(await cluster.pod(name))
+
+
+def gpus_near(*numa_nodes):
+    """GPUs by minor, each at the PCIe switch of its NUMA node."""
+    return [a_gpu(i, numa=numa, pcie=f"p{numa}") for i, numa in enumerate(numa_nodes)]
+
+
+async def with_two_numa_nodes(cluster, name="n", labels=SINGLE, places=(0, 0, 1, 1)):
+    """A node with eight CPUs and two GPUs in each NUMA node."""
+    node = a_gpu_node(name, allocatable={GPU: "400"}, labels=labels)
+    await cluster.create(a_topology(name), node, a_device_object(name, *gpus_near(*places)))

@@ -1,43 +1,24 @@
 """CPUs and GPUs of a pod on the same NUMA nodes, through the API."""
 
 from device_share.objects import (
-    a_device_object,
-    a_gpu,
-    a_gpu_node,
     a_gpu_pod,
     a_gpu_reservation,
     allocated,
     devices_of,
     reserved,
+    with_two_numa_nodes,
 )
-from holdfast.api.koordinator_names import (
-    GPU,
-    NUMA_TOPOLOGY_POLICY,
-    NUMA_TOPOLOGY_SPEC,
-    QOS_CLASS,
-)
+from holdfast.api.koordinator_names import GPU, NUMA_TOPOLOGY_SPEC, QOS_CLASS
 from holdfast.api.scheme import PODS
 from holdfast.framework.view import View
 from holdfast.plugins import default_profiles
 from holdfast.plugins.node_numa_resource import NodeNUMAResource
 from holdfast.testing import a_pod, a_priority_class, typed
 from holdfast.testing.harness import Harness
-from holdfast.testing.numa_builders import a_bound_pod, a_topology
+from holdfast.testing.numa_builders import a_bound_pod
 from numa.reserving import cpus_of, cpuset
 
-SINGLE = {NUMA_TOPOLOGY_POLICY: "SingleNUMANode"}
 LSR = {QOS_CLASS: "LSR"}
-
-
-def gpus_near(*numa_nodes):
-    """GPUs by minor, each at the PCIe switch of its NUMA node."""
-    return [a_gpu(i, numa=numa, pcie=f"p{numa}") for i, numa in enumerate(numa_nodes)]
-
-
-async def with_two_numa_nodes(cluster, name="n", labels=SINGLE, places=(0, 0, 1, 1)):
-    """A node with eight CPUs and two GPUs in each NUMA node."""
-    node = a_gpu_node(name, allocatable={GPU: "400"}, labels=labels)
-    await cluster.create(a_topology(name), node, a_device_object(name, *gpus_near(*places)))
 
 
 def both(name, cpu, percent, **more):

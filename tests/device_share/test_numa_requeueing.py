@@ -2,8 +2,7 @@
 
 import pytest
 
-from device_share.objects import a_gpu_pod
-from device_share.test_numa_nodes import with_two_numa_nodes
+from device_share.objects import a_gpu_pod, with_two_numa_nodes
 from holdfast.api.koordinator_names import NUMA_TOPOLOGY_SPEC
 from holdfast.api.scheme import PODS
 from holdfast.testing import Fault, FaultyTransport

@@ -5,16 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from devices.device_cluster import Cluster, allocated_claim, counters, part
-from devices.test_cached_allocations import (
-    CLAIM,
-    CLAIMS,
-    COUNTERS,
-    GONE,
-    NODES,
-    RACK,
-    SLICE,
-    happen,
-)
+from devices.random_devices import CLAIM, CLAIMS, COUNTERS, GONE, NODES, RACK, SLICE, happen
 from holdfast.devices.allocation_cache import DOES_NOT_FIT, FITS
 from holdfast.devices.errors import AllocationError
 from holdfast.devices.obstacles import find_obstacles

@@ -3,7 +3,7 @@
 import pytest
 
 from devices.device_cluster import Cluster, allocated_claim
-from devices.test_cached_allocations import CLAIMS, RACK
+from devices.random_devices import CLAIMS, RACK
 from holdfast.devices import node_pools, row_table, search
 from holdfast.testing import a_device, a_node, a_slice
 

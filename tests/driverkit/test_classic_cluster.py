@@ -7,7 +7,7 @@ from pathlib import Path
 
 import yaml
 
-from driverkit.test_examples import load
+from driverkit.example_modules import load
 from holdfast.api.classic import classic_resources
 from holdfast.api.classic_node_inventory import NODE_INVENTORIES
 from holdfast.api.resource import Resource

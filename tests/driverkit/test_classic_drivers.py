@@ -10,7 +10,7 @@ from typing import Literal
 import pytest
 import yaml
 
-from driverkit.test_examples import load
+from driverkit.example_modules import load
 from holdfast.driverkit import Cdi, Choice, Count, Device, Driver, Unsuitable
 from holdfast.driverkit.classic.parameters import WrongParameters, crd_of, parameters_of, schema_of
 from holdfast.errors import BadConfiguration

@@ -1,6 +1,5 @@
 """The example drivers: simulated GPUs, and NVIDIA GPUs with an NVML of the test."""
 
-import importlib.util
 import subprocess
 import sys
 from pathlib import Path
@@ -8,6 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from driverkit.example_modules import load
 from driverkit.fake_nvml import FakeNvml
 from holdfast.testing import FakeCluster, a_node
 from holdfast.testing.driver_conformance import check_driver_async
@@ -15,18 +15,6 @@ from holdfast.testing.drivers import DriverNode
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 SIMULATED, NVIDIA = EXAMPLES / "50-driver-simulated-gpu", EXAMPLES / "51-driver-nvidia"
-
-
-def load(folder, name, monkeypatch):
-    """Import a module of an example as its program does: from its own folder."""
-    monkeypatch.syspath_prepend(str(folder))
-    for known in ("gpus", "driver"):
-        monkeypatch.delitem(sys.modules, known, raising=False)
-    spec = importlib.util.spec_from_file_location(name, folder / f"{name}.py")
-    module = importlib.util.module_from_spec(spec)
-    monkeypatch.setitem(sys.modules, name, module)
-    spec.loader.exec_module(module)
-    return module
 
 
 @pytest.fixture

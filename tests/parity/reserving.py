@@ -1,21 +1,30 @@
 """Build a world from the reservations and node states of Koordinator's test tables."""
 
+from collections import Counter
+
 import msgspec
 
 from holdfast.api.decode import convert_object
 from holdfast.api.reservation import Reservation
+from holdfast.capacity.matching import RefusalReason
 from holdfast.engine.plugin_results import run_pre_filter
 from holdfast.engine.plugin_use import PluginUse
 from holdfast.framework.plugin import PodChange
 from holdfast.framework.view import View
 from holdfast.framework.world import World
 from holdfast.plugins.reservation import ReservationPlugin as Plugin
+from holdfast.plugins.reservation.diagnosis import NodeCounts, summary
 from parity.scheduling import Asked, node, pod
 
 PREFIX = "scheduling.koordinator.sh"
 AFFINITY = f"{PREFIX}/reservation-affinity"
 ALLOCATED = f"{PREFIX}/reservation-allocated"
 ANY_OWNER = [{"labelSelector": {}}]
+COUNTERS = {
+    "nameUnmatched": RefusalReason.NAME, "affinityUnmatched": RefusalReason.AFFINITY,
+    "isUnschedulableUnmatched": RefusalReason.UNSCHEDULABLE, "notExactMatched": RefusalReason.EXACT,
+    "taintsUnmatched": RefusalReason.TAINT,
+}  # fmt: skip
 
 
 def reservation(raw, *, owners=None, where=None, allocatable=None):
@@ -152,3 +161,19 @@ def asking(state, raw=None):
     meta = dict(raw["metadata"])
     meta["annotations"] = {AFFINITY: msgspec.json.encode(wish).decode()}
     return {**raw, "metadata": meta}
+
+
+def summed_up(record):
+    given = record.input
+    diagnosis = given.get("nodeReservationDiagnosis") or {}
+    rows = {name: i for i, name in enumerate(diagnosis)}
+    counts = {rows[name]: counts_of(raw) for name, raw in diagnosis.items()}
+    statuses = given["filteredNodeStatusMap"]["nodeToStatus"]
+    reasons = {rows[name]: s.get("reasons", ()) for name, s in statuses.items() if name in rows}
+    return summary(counts, reasons, requires_reservation=given["hasAffinity"])
+
+
+def counts_of(raw):
+    refused = Counter({reason: raw[counter] for counter, reason in COUNTERS.items()})
+    taints = Counter(raw.get("taintsUnmatchedReasons") or {})
+    return NodeCounts(raw["ownerMatched"], raw["nameMatched"], +refused, taints)

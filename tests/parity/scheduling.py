@@ -13,7 +13,7 @@ from holdfast.engine.plugin_results import PreFilterOutcome, run_pre_filter
 from holdfast.engine.plugin_use import PluginUse
 from holdfast.engine.profile import Profile
 from holdfast.engine.scoring import score_rows
-from holdfast.framework.plugin import NO_CHANGE, Code, Plugin
+from holdfast.framework.plugin import NO_CHANGE, ClusterEvent, Code, Plugin
 from holdfast.framework.points import overrides
 from holdfast.framework.view import View
 from holdfast.framework.world import World
@@ -120,3 +120,14 @@ def asked(plugin, raw_pod, world, now=0.0):
 
 def by_name(scores):
     return {entry["name"]: entry["score"] for entry in scores}
+
+
+def event_of(record):
+    about_node = "NodeChange" in record.test
+    read, suffix = (node, "Node") if about_node else (pod, "Pod")
+    old, new = (
+        None if record.input.get(f"{age}{suffix}") is None else read(record.input[f"{age}{suffix}"])
+        for age in ("old", "new")
+    )
+    action = "Add" if old is None else "Delete" if new is None else f"Update{suffix}Label"
+    return ClusterEvent("Node" if about_node else "AssignedPod", action, old, new)

@@ -2,9 +2,7 @@
 
 import copy
 
-from holdfast.api.decode import convert_object
 from holdfast.api.pod import Pod
-from holdfast.api.pod_migration_job import PodMigrationJob
 from holdfast.api.reservation import Reservation
 from holdfast.api.timestamps import parse_rfc3339
 from holdfast.controllers.pod_migration.job_fields import reservation_ref
@@ -15,13 +13,10 @@ from holdfast.controllers.pod_migration.reservation_template import (
     reservation_options,
 )
 from parity.harness import parity
+from parity.migrating import typed
 
 FILE = "koord_migration.jsonl"
 ORDER = "scheduling.koordinator.sh/reservation-order"
-
-
-def typed(raw, kind=PodMigrationJob):
-    return convert_object(raw or {}, kind)
 
 
 def merged(raw, patch):

@@ -12,7 +12,7 @@ from holdfast.migration.limits import MigratingPods, Workload, max_of_workload
 from holdfast.migration.pod_selection import Candidate, find_obstacle
 from holdfast.settings import MigrationSettings, ObjectLimit
 from parity.harness import parity
-from parity.test_koord_migration import typed
+from parity.migrating import typed
 
 FILE = "koord_migration.jsonl"
 

@@ -1,13 +1,9 @@
 """Koordinator's tables of Filter with reservations, on the plugin and the ledger."""
 
-from collections import Counter
-
-from holdfast.capacity.matching import RefusalReason
 from holdfast.capacity.reserved_resources import freed_capacity
 from holdfast.framework.plugin import NO_CHANGE, PodChange
 from holdfast.framework.world import World
 from holdfast.plugins.reservation import ReservationPlugin
-from holdfast.plugins.reservation.diagnosis import NodeCounts, summary
 from holdfast.plugins.reservation.nomination import nominate, why_none_nominated
 from parity.harness import parity
 from parity.reserving import (
@@ -19,17 +15,13 @@ from parity.reserving import (
     asking_for,
     is_reserve_pod,
     reservation,
+    summed_up,
 )
 from parity.scheduling import asked, node, pod
 
 FILE = "koord_reservation_filter.jsonl"
 NO_OWNER = [{"object": {"uid": "missing"}}]
 PLENTY = {"cpu": "99", "memory": "99Gi", "ephemeral-storage": "99Gi", "pods": "9"}
-COUNTERS = {
-    "nameUnmatched": RefusalReason.NAME, "affinityUnmatched": RefusalReason.AFFINITY,
-    "isUnschedulableUnmatched": RefusalReason.UNSCHEDULABLE, "notExactMatched": RefusalReason.EXACT,
-    "taintsUnmatched": RefusalReason.TAINT,
-}  # fmt: skip
 
 
 def pre_allocating(record):
@@ -199,19 +191,3 @@ def test_summary(record):
 @parity(FILE, "TestPostFilterWithPreemption", where=lambda r: not r.input["enablePreemption"])
 def test_summary_without_preemption(record):
     assert summed_up(record) == list(record.expected["wantStatus"].get("reasons", ()))
-
-
-def summed_up(record):
-    given = record.input
-    diagnosis = given.get("nodeReservationDiagnosis") or {}
-    rows = {name: i for i, name in enumerate(diagnosis)}
-    counts = {rows[name]: counts_of(raw) for name, raw in diagnosis.items()}
-    statuses = given["filteredNodeStatusMap"]["nodeToStatus"]
-    reasons = {rows[name]: s.get("reasons", ()) for name, s in statuses.items() if name in rows}
-    return summary(counts, reasons, requires_reservation=given["hasAffinity"])
-
-
-def counts_of(raw):
-    refused = Counter({reason: raw[counter] for counter, reason in COUNTERS.items()})
-    taints = Counter(raw.get("taintsUnmatchedReasons") or {})
-    return NodeCounts(raw["ownerMatched"], raw["nameMatched"], +refused, taints)

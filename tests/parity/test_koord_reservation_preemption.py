@@ -16,9 +16,8 @@ from holdfast.plugins.default_preemption.search import CandidateSearch
 from holdfast.plugins.reservation import ReservationPlugin
 from holdfast.plugins.reservation.eviction_rules import is_protected
 from parity.harness import parity
-from parity.reserving import ANY_OWNER, is_reserve_pod, reservation
+from parity.reserving import ANY_OWNER, is_reserve_pod, reservation, summed_up
 from parity.scheduling import node, pod
-from parity.test_koord_reservation_filter import summed_up
 
 FILE = "koord_reservation_filter.jsonl"
 

@@ -4,12 +4,12 @@ from collections import Counter
 
 from holdfast.api.decode import convert_object
 from holdfast.api.workloads import Namespace
-from holdfast.framework.plugin import NO_CHANGE, ClusterEvent, PodChange, Skip
+from holdfast.framework.plugin import NO_CHANGE, PodChange, Skip
 from holdfast.framework.view import View
 from holdfast.plugins.image_locality import ImageLocality, normalized
 from holdfast.plugins.inter_pod_affinity import InterPodAffinity
 from parity.harness import parity
-from parity.scheduling import asked, by_name, node, pod, world_of
+from parity.scheduling import asked, by_name, event_of, node, pod, world_of
 
 
 def the_world(record):
@@ -143,14 +143,3 @@ def test_hints(record):
     pod_info = world.pod_info(pod(record.input["pod"]))
     got = InterPodAffinity({}).queueing_hint(event_of(record), pod_info, View(world, pod_info, 0.0))
     assert got == (record.expected["expectedHint"] == "Queue")
-
-
-def event_of(record):
-    about_node = "NodeChange" in record.test
-    read, suffix = (node, "Node") if about_node else (pod, "Pod")
-    old, new = (
-        None if record.input.get(f"{age}{suffix}") is None else read(record.input[f"{age}{suffix}"])
-        for age in ("old", "new")
-    )
-    action = "Add" if old is None else "Delete" if new is None else f"Update{suffix}Label"
-    return ClusterEvent("Node" if about_node else "AssignedPod", action, old, new)

@@ -12,8 +12,7 @@ from holdfast.framework.plugin import NO_CHANGE, PodChange
 from holdfast.framework.view import View
 from holdfast.plugins.pod_topology_spread import PodTopologySpread
 from parity.harness import parity
-from parity.scheduling import asked, by_name, node, pod, world_of
-from parity.test_scheduler_affinity import event_of
+from parity.scheduling import asked, by_name, event_of, node, pod, world_of
 
 
 @parity("podtopologyspread.jsonl", "TestSingleConstraint", "TestMultipleConstraints")

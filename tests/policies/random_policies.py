@@ -107,3 +107,11 @@ def _unit(random, index):
         ),
     )
     return unit | {"nodeSelector": pick(_NODES)}
+
+
+def selected(cluster):
+    """Return a pod that policies may select: in the namespace default."""
+    while True:
+        pod = cluster.a_waiting_pod()
+        if pod.namespace == "default":
+            return pod

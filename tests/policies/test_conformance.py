@@ -7,7 +7,7 @@ import pytest
 from holdfast.capacity.unit_totals import UnitTotalsCache, amounts_of
 from holdfast.plugins.resource_policy import ResourcePolicyPlugin
 from holdfast.testing import conformance
-from policies.random_policies import PolicyCluster
+from policies.random_policies import PolicyCluster, selected
 from soak_size import SEED, TIMES, rounds
 
 
@@ -28,14 +28,6 @@ def test_the_plugin_conforms_on_many_nodes(monkeypatch):
     conformance.check_plugin(
         ResourcePolicyPlugin, pods=selected, seed=SEED + 1, clusters=TIMES, steps=12, nodes=100
     )
-
-
-def selected(cluster):
-    """Return a pod that policies may select: in the namespace default."""
-    while True:
-        pod = cluster.a_waiting_pod()
-        if pod.namespace == "default":
-            return pod
 
 
 def test_totals_of_units_equal_a_recount_of_all_pods():

@@ -15,8 +15,8 @@ from policies.objects import (
     policy,
     spot,
 )
-from policies.test_neighbours import with_permit
-from policies.test_second_controllers import second_controllers
+from policies.second_controllers import second_controllers
+from policies.waiting_pods import with_permit
 
 USERS = ("777", None, None)
 

@@ -16,8 +16,7 @@ from holdfast.scheduler.event_handlers import node_changes, pod_changes, with_no
 from holdfast.testing import typed
 from holdfast.testing.plugin_laws import prepare_case
 from policies.objects import common_nodes, node, od, pod, policy, spot
-from policies.random_policies import PolicyCluster
-from policies.test_conformance import selected
+from policies.random_policies import PolicyCluster, selected
 from soak_size import SEED, rounds
 
 NEW = 3

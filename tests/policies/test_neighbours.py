@@ -1,9 +1,6 @@
 """Other rules beside a policy: pods that wait on Permit, topology spread, affinity, taints."""
 
-from dataclasses import replace
-
 from holdfast.api.scheme import NODES
-from holdfast.plugins import default_profiles
 from policies.objects import (
     UNIT_FULL,
     WEB,
@@ -21,7 +18,7 @@ from policies.objects import (
     spot,
     why,
 )
-from scheduler.test_permit import WaitPlugin
+from policies.waiting_pods import with_permit
 
 HOST = "kubernetes.io/hostname"
 
@@ -30,15 +27,6 @@ def spread(when="ScheduleAnyway", key=HOST):
     """A topology spread constraint over the pods of the policy."""
     rule = {"maxSkew": 1, "topologyKey": key, "whenUnsatisfiable": when}
     return [rule | {"labelSelector": {"matchLabels": {"app": "web"}}}]
-
-
-async def with_permit(start):
-    """Start a cluster in which pods with the annotation Wait wait on Permit."""
-    plugin, stock = WaitPlugin(), default_profiles()["default-scheduler"]
-    profiles = {stock.name: replace(stock, plugins=(*stock.plugins, plugin))}
-    cluster = await start(profiles=profiles)
-    await cluster.create(policy())
-    return cluster, plugin
 
 
 async def test_pods_that_wait_on_permit_count(start):

@@ -27,7 +27,7 @@ from policies.objects import (
     policy,
     spot,
 )
-from stories.test_scheduler_crash import KilledScheduler
+from stories.killed_scheduler import KilledScheduler
 
 GPU = "example.com/gpu"
 

@@ -1,39 +1,13 @@
 """Controllers that run twice, in the scheduler's process and alone, do no harm."""
 
-from contextlib import asynccontextmanager
-
 import pytest
 
 from holdfast.api.deletion_cost import DELETION_COST
 from holdfast.api.scheme import DEPLOYMENTS, RESERVATIONS, RESOURCE_POLICIES
-from holdfast.apiserver.inprocess import InProcessTransport
-from holdfast.client.client import Client
-from holdfast.configuration.reading import Configuration
-from holdfast.controllers.controller_manager import BESIDE_KUBERNETES, ControllerManager
-from holdfast.controllers.profile_settings import controller_settings
-from holdfast.plugins import default_profiles
 from holdfast.testing import a_deployment, a_reservation
 from policies.costs import RecordedWrites, costs, marks, set_cost, status
 from policies.objects import WEB, edit_policy, event_messages, od, pod, policy, spot
-from rights import RestrictedTransport
-
-PROFILES = default_profiles({"Reservation": {"gcDurationSeconds": 300}})
-
-
-@asynccontextmanager
-async def second_controllers(cluster, writes):
-    """Run the controllers of `holdfast controllers` too, with its rights in deploy/rbac."""
-    restricted = RestrictedTransport(
-        InProcessTransport(cluster.server), "holdfast-controllers", cluster.failures.append
-    )
-    client = Client(writes.wrap(restricted, cluster.clock), "holdfast-controllers")
-    settings = controller_settings(Configuration(PROFILES))
-    manager = ControllerManager(client, cluster.clock, kinds=BESIDE_KUBERNETES, settings=settings)
-    await cluster.as_time_passes(manager.start())
-    try:
-        yield manager
-    finally:
-        await cluster.as_time_passes(manager.stop())
+from policies.second_controllers import PROFILES, second_controllers
 
 
 @pytest.fixture

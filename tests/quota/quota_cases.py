@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 Raw = dict[str, Any]
@@ -370,3 +372,5 @@ BAD: dict[str, Raw] = {
         },
     ),
 }
+ANSWERS = json.loads((Path(__file__).parent / "answers-v1.36.2.json").read_text())
+"""What kube-apiserver v1.36.2 answers to each of ``WRITES``."""

@@ -1,5 +1,10 @@
+import asyncio
+
 import pytest
 
+from apiserver.server_fixture import start_server
+from holdfast.feature_gates import FeatureGates
+from real.both_servers import Servers, send
 from real.control_plane import ControlPlane, program
 
 FLAGS = ("--runtime-config=resource.k8s.io/v1beta2=true",)
@@ -43,3 +48,22 @@ def scheduler_kubeconfig(control_plane):
 def controllers_kubeconfig(control_plane):
     """A kubeconfig with the rights in deploy/rbac/controllers.yaml."""
     return control_plane.service_account("holdfast-controllers")
+
+
+@pytest.fixture
+async def embedded(tmp_path):
+    """The embedded server; it serves DeviceTaintRules too."""
+    async with start_server(
+        tmp_path, feature_gates=FeatureGates.parse("DRADeviceTaintRules=true")
+    ) as running:
+        yield running
+
+
+@pytest.fixture
+async def servers(control_plane, tmp_path):
+    """The real and the embedded server; the DeviceClass of a test is deleted after it."""
+    async with start_server(tmp_path) as running:
+        both = Servers(control_plane, running)
+        yield both
+        classes = "/apis/resource.k8s.io/v1/deviceclasses/gpu"
+        await asyncio.to_thread(send, control_plane, "DELETE", classes)

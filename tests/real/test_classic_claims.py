@@ -17,8 +17,8 @@ from apiserver.classic_objects import (
     status,
 )
 from apiserver.server_fixture import start_server
+from real.both_servers import refused_fields, send
 from real.programs import until
-from real.test_resource_policy_objects import errors, send
 
 pytestmark = pytest.mark.real
 DEPLOY = Path(__file__).parents[2] / "deploy"
@@ -108,7 +108,7 @@ async def test_both_servers_accept_and_refuse_the_same_objects(plane, embedded):
         code, real, ours = await both(plane, embedded, "POST", f"{path}{STRICT}&dryRun=All", body)
         assert (code == 201) == (name in ("C001", "class", "256 nodes")), name
         if code == 422:
-            assert errors(real) == errors(ours), name
+            assert refused_fields(real) == refused_fields(ours), name
         else:
             assert real.get("spec") == ours.get("spec"), name
     for body in ({"metadata": {"name": "p"}}, scheduling()):
@@ -124,8 +124,8 @@ async def test_both_servers_keep_the_invariants_of_a_status(plane, embedded):
         code, real, ours = await write(plane, embedded, stored, after)
         assert code == (422 if fields else 200), name
         if fields:
-            assert {at for at, _ in errors(real)} == fields, name
-            assert errors(real) == errors(ours), name
+            assert {at for at, _ in refused_fields(real)} == fields, name
+            assert refused_fields(real) == refused_fields(ours), name
         await both(plane, embedded, "DELETE", f"{CLAIMS}/c")
 
 

@@ -9,8 +9,8 @@ from apiserver.server_fixture import start_server
 from holdfast.api.device_versions import V1BETA1
 from holdfast.errors import CAUSE_LIMIT
 from holdfast.feature_gates import FeatureGates
+from real.both_servers import TEST, answered, errors, send_to_both
 from real.control_plane import ControlPlane
-from real.test_device_objects import TEST, answered, errors, send_to_both
 from validation.device_builders import CLAIMS, CLASSES, SLICES, TEMPLATES
 from validation.device_objects import BAD, GATED_CLAIMS, GATED_CLASSES, GOOD
 from validation.slice_objects import BAD_LISTS, GOOD_LISTS

@@ -5,10 +5,9 @@ import http.client
 import pytest
 
 from apiserver.mutants import mutants
-from real.test_device_objects import answered, embedded, plane, send_to_both
+from real.both_servers import answered, send_to_both
 from validation.device_objects import FULL
 
-__all__ = ["embedded", "plane"]
 pytestmark = pytest.mark.real
 WRONG = (None, "x", -7, [], {}, [None], True, "", 0, 2**40, "A b", [{}], ["x", "x"])
 EACH = 4
@@ -16,13 +15,13 @@ EACH = 4
 
 
 @pytest.mark.parametrize("name", FULL)
-async def test_both_servers_answer_objects_with_a_wrong_field_alike(plane, embedded, name):
+async def test_both_servers_answer_objects_with_a_wrong_field_alike(control_plane, embedded, name):
     path, body = FULL[name]
     compared = 0
     for mutation, spec in mutants({"spec": body["spec"]}, WRONG, EACH):
         try:
             real, ours = await send_to_both(
-                plane, embedded, "POST", f"{path}?dryRun=All", {**body, **spec}
+                control_plane, embedded, "POST", f"{path}?dryRun=All", {**body, **spec}
             )
         except http.client.RemoteDisconnected:
             continue  # a step of 0 stops the request of the real server

@@ -4,15 +4,12 @@ Both get the same objects; their answers must agree in status, fields, reasons a
 """
 
 import asyncio
-import re
 
 import pytest
 
-from apiserver.server_fixture import start_server
-from holdfast.feature_gates import FeatureGates
-from holdfast.validation.json_fields import is_same, without_empty
+from holdfast.validation.json_fields import is_same
 from parity import vectors
-from real.test_resource_policy_objects import send
+from real.both_servers import TEST, answered, errors, send, send_to_both, without_times
 from validation.device_builders import CLAIMS, CLASSES, device_class, selector
 from validation.device_objects import BAD, GOOD, UNREADABLE
 from validation.device_statuses import (
@@ -39,44 +36,14 @@ from validation.taint_rule_objects import (
 )
 
 pytestmark = pytest.mark.real
-GATES = FeatureGates.parse("DRADeviceTaintRules=true")
 BAD_OBJECTS, GOOD_OBJECTS = {**BAD, RULES: BAD_RULES}, {**GOOD, RULES: GOOD_RULES}
 RULE = rule("status")
 PODS = "/api/v1/namespaces/default/pods"
-TEST = "?dryRun=All&fieldValidation=Strict"
-_PRINTED = re.compile(r"^(Invalid|Duplicate) value: (\{.*\}|\[.*\]|null): ")
-"""Go prints structs with the names of its own fields."""
-_COMPILER = re.compile(r"compilation failed: .*", re.DOTALL)
-"""The two CEL compilers have their own texts."""
 
 
 @pytest.fixture(scope="module")
 def plane(control_plane):
     return control_plane
-
-
-@pytest.fixture
-async def embedded(tmp_path):
-    async with start_server(tmp_path, feature_gates=GATES) as running:
-        yield running
-
-
-async def send_to_both(plane, embedded, method, path, body=None, **headers):
-    status, real = await asyncio.to_thread(send, plane, method, path, body, **headers)
-    answer = await embedded.call(method, path, body, headers=headers)
-    return (status, real), (answer.status, answer.json)
-
-
-def errors(answer):
-    """Return field, reason and message of every cause, in a fixed order: Go's maps have none."""
-    return sorted(
-        (cause.get("field", ""), cause["reason"], _comparable(cause["message"]))
-        for cause in answer.get("details", {}).get("causes", ())
-    )
-
-
-def _comparable(message):
-    return _COMPILER.sub("compilation failed", _PRINTED.sub(r"\1 value: ", message))
 
 
 def differences(objects, answers):
@@ -116,13 +83,6 @@ async def test_both_servers_accept_the_same_objects_and_set_the_same_defaults(
         for part in ("spec", "status"):
             pair = [without_times(answer.get(part)) for _, answer in (real, ours)]
             assert is_same(*pair), (name, *pair)
-
-
-def without_times(value):
-    """Return JSON without the times that the servers set."""
-    if isinstance(value, dict):
-        return {k: without_times(v) for k, v in value.items() if k != "timeAdded"}
-    return [without_times(one) for one in value] if isinstance(value, list) else value
 
 
 async def test_both_servers_cannot_read_the_same_objects(plane, embedded):
@@ -200,16 +160,6 @@ async def test_both_servers_answer_updates_of_the_status_alike(plane, embedded, 
         assert answered(real, "status") == answered(ours, "status")
     finally:
         await asyncio.to_thread(send, plane, "DELETE", at)
-
-
-def answered(answer, part):
-    """Return what two servers must agree in: errors, or one part of the stored object."""
-    code, body = answer
-    return (
-        (code, errors(body))
-        if code >= 400
-        else (code, without_empty(without_times(body.get(part))))
-    )
 
 
 async def test_D088_both_servers_demand_the_same_rights(plane, embedded):

@@ -3,12 +3,12 @@
 import pytest
 
 from apiserver.job_cases import BAD, GOOD
-from real.test_resource_quotas import TEST, causes, servers  # noqa: F401
+from real.both_servers import TEST, causes
 
 pytestmark = pytest.mark.real
 
 
-async def test_workloads_are_validated_alike(servers):  # noqa: F811
+async def test_workloads_are_validated_alike(servers):
     different = []
     for name, (path, body) in (GOOD | BAD).items():
         real, ours = await servers.send("POST", path + TEST, body)

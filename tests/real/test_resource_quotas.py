@@ -7,8 +7,8 @@ import asyncio
 
 import pytest
 
-from apiserver.server_fixture import start_server
 from quota.quota_cases import (
+    ANSWERS,
     BAD,
     CLAIMS,
     CONFIG_MAP,
@@ -23,50 +23,14 @@ from quota.quota_cases import (
     pod,
     quota,
 )
-from quota.test_charging import ANSWERS
-from real.test_resource_policy_objects import send
+from real.both_servers import TEST, causes
 
 pytestmark = pytest.mark.real
-TEST = "?dryRun=All&fieldValidation=Strict"
 CLASS = {
     "apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": {"name": "gpu"},
     "spec": {"extendedResourceName": "example.com/gpu"},
 }  # fmt: skip
 TRIES = 100
-
-
-class Servers:
-    """Both servers; each request goes to both."""
-
-    def __init__(self, plane, embedded):
-        self.plane, self.embedded = plane, embedded
-
-    async def send(self, method, path, body=None):
-        """Return both answers, each as status and body."""
-        return await self.real(method, path, body), await self.ours(method, path, body)
-
-    async def real(self, method, path, body=None):
-        return await asyncio.to_thread(send, self.plane, method, path, body)
-
-    async def ours(self, method, path, body=None):
-        answer = await self.embedded.call(method, path, body)
-        return answer.status, answer.json
-
-
-@pytest.fixture
-async def servers(control_plane, tmp_path):
-    async with start_server(tmp_path) as running:
-        both = Servers(control_plane, running)
-        yield both
-        classes = "/apis/resource.k8s.io/v1/deviceclasses/gpu"
-        await asyncio.to_thread(send, control_plane, "DELETE", classes)
-
-
-def causes(answer):
-    return sorted(
-        (cause["field"], cause["reason"], cause["message"])
-        for cause in answer["details"].get("causes", ())
-    )
 
 
 async def test_both_servers_refuse_the_same_quotas_with_the_same_messages(servers):

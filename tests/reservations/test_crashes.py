@@ -9,8 +9,8 @@ from holdfast.api.scheme import PODS, RESERVATIONS
 from holdfast.testing import a_priority_class
 from holdfast.testing.harness import Harness
 from reservations.objects import allocated_from, create_each, node, non_owner, owner, running
-from reservations.test_operating_pods import CURRENT, acting
-from reservations.test_reserving_for_preemptors import HIGH, HIGHER, SLOW, configured
+from reservations.operating_pods import CURRENT, acting
+from reservations.preemptors import HIGH, HIGHER, SLOW, configured
 from soak_size import some_of
 
 WRITES = some_of(range(12), 3)

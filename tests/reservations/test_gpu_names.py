@@ -11,7 +11,7 @@ from holdfast.framework.plugin import NO_CHANGE, PodChange
 from holdfast.framework.view import View
 from holdfast.framework.world import World
 from holdfast.testing import a_node, a_pod, a_reservation, typed
-from reservations.test_row_fit import check_rows, plan_of, play
+from reservations.random_owners import check_rows, plan_of, play
 from soak_size import SEED, rounds
 
 WHOLE = "nvidia.com/gpu"

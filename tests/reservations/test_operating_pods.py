@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from holdfast.api.scheme import PODS
-from holdfast.testing import a_namespace, a_pod, a_priority_class
+from holdfast.testing import a_namespace, a_priority_class
 from holdfast.testing.faults import Fault, FaultyTransport
 from holdfast.testing.harness import Harness
 from reservations.objects import (
@@ -23,19 +23,9 @@ from reservations.objects import (
     requested,
     running,
 )
+from reservations.operating_pods import BY_LABEL, CURRENT, OWNERS, acting
 
-OWNERS = f"{PREFIX}/reservation-owners"
-CURRENT = f"{PREFIX}/reservation-current-owner"
-BY_LABEL = ({"labelSelector": {"matchLabels": WEB}},)
 MERGE = "application/merge-patch+json"
-
-
-def acting(name="acting", cpu="4", owners=BY_LABEL, **more):
-    """A pod that acts as a reservation for the owners."""
-    text = owners if isinstance(owners, str) else json.dumps(owners)
-    labels = {f"{PREFIX}/operating-mode": "Reservation", **more.pop("labels", {})}
-    notes = {OWNERS: text, **more.pop("annotations", {})}
-    return a_pod(name, cpu=cpu, labels=labels, annotations=notes, **more)
 
 
 async def current_owner(cluster, name="acting"):

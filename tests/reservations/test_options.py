@@ -26,7 +26,7 @@ from holdfast.plugins.reservation.row_fit import fit_row
 from holdfast.testing import a_node, a_pod, a_priority_class, a_reservation, typed
 from holdfast.testing.conformance import check_plugin
 from holdfast.testing.harness import Harness
-from reservations.test_row_fit import a_world, an_owner, plan_of
+from reservations.random_owners import a_world, an_owner, plan_of
 from soak_size import SEED, rounds
 
 AFFINITY = {"scheduling.koordinator.sh/reservation-affinity": "{}"}

@@ -1,16 +1,12 @@
 """Reservations that pre-allocate running pods."""
 
-from contextlib import asynccontextmanager
-
 import pytest
 import yaml
 
 from holdfast.api.scheme import NODES, PODS
 from holdfast.capacity.pre_allocation import PreAllocationRules, choose_pods
-from holdfast.configuration.reading import Configuration, read
-from holdfast.engine.profile import build_profile
+from holdfast.configuration.reading import read
 from holdfast.framework.world import World
-from holdfast.plugins import REGISTRY
 from holdfast.plugins.reservation.reserve_pods import TRIES
 from holdfast.testing import typed
 from holdfast.testing.faults import Fault, FaultyTransport
@@ -28,12 +24,12 @@ from reservations.objects import (
     running,
     status,
 )
+from reservations.pre_allocation import CLUSTER, configured
 
 MINE = {"app": "my-app"}
 REQUIRED = {f"{PREFIX}/pre-allocation-required": "true"}
 OFFERED = "pod.koordinator.sh/is-pre-allocatable"
 RANK = "pod.koordinator.sh/pre-allocatable-priority"
-CLUSTER = {"mode": "Cluster"}
 SEVERAL = {"mode": "Cluster", "enableMultiple": True}
 
 
@@ -43,15 +39,6 @@ def pre_allocating(name="r", **more):
 
 def pre_allocatable(name, cpu, rank, **more):
     return running(cpu, name, labels={OFFERED: "true"}, annotations={RANK: rank}, **more)
-
-
-@asynccontextmanager
-async def configured(tmp_path, **config):
-    args = {"Reservation": {"preAllocationConfig": config}}
-    profile = build_profile("default-scheduler", REGISTRY, args=args)
-    configuration = Configuration({"default-scheduler": profile})
-    async with Harness(tmp_path / "store", configuration=configuration) as cluster:
-        yield cluster
 
 
 def conditions_of(reservation):

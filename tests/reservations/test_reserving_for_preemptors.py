@@ -10,9 +10,6 @@ from device_share.objects import a_device_object, a_gpu_node, a_gpu_pod, devices
 from holdfast.api import koordinator_names as names
 from holdfast.api.reservation_names import PREEMPTOR
 from holdfast.api.scheme import NODES, PODS, RESERVATIONS
-from holdfast.configuration.reading import Configuration
-from holdfast.engine.profile import build_profile
-from holdfast.plugins import REGISTRY
 from holdfast.testing import a_priority_class
 from holdfast.testing.faults import Fault, FaultyTransport
 from holdfast.testing.harness import Harness
@@ -27,17 +24,9 @@ from reservations.objects import (
     requested,
     running,
 )
+from reservations.preemptors import HIGH, HIGHER, SLOW, configured
 
-ARGS = {"Reservation": {"enableReservationForPreemptor": True}}
-HIGH = {"priority_class_name": "high"}
-HIGHER = {"priority_class_name": "higher", "preemption_policy": "Never"}
-SLOW = {"annotations": {"holdfast.dev/stop-after": "30s"}}
 CLASSES = (a_priority_class(), a_priority_class("higher", 2000))
-
-
-def configured(enabled=True):
-    profile = build_profile("default-scheduler", REGISTRY, args=ARGS if enabled else {})
-    return Configuration({"default-scheduler": profile})
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ from holdfast.testing import a_node, typed
 from holdfast.testing.harness import Harness
 from holdfast.testing.numa_builders import a_bound_pod, a_topology
 from numa.reserving import cpuset
-from scheduler.test_recorded_allocations import claiming, cpus_in, gpus, held, scheduled
+from scheduler.recorded_allocations import claiming, cpus_in, gpus, held, scheduled
 
 ACTS = {OPERATING_MODE: "Reservation"}
 FRIEND = {"app": "friend"}

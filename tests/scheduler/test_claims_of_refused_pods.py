@@ -10,9 +10,9 @@ from holdfast.api.meta import ObjectReference
 from holdfast.api.reservation_names import ALLOCATED, DRAWS, PRE_ALLOCATABLE
 from holdfast.framework.world import World
 from holdfast.testing import a_node, a_pod, a_reservation, typed
-from reservations.test_pre_allocation import CLUSTER, configured
-from scheduler.test_recorded_allocations import annotate, ignored
-from scheduler.test_recorded_allocations import naming as notes
+from reservations.pre_allocation import CLUSTER, configured
+from scheduler.recorded_allocations import annotate, ignored
+from scheduler.recorded_allocations import naming as notes
 
 RESERVATION = "0a1b"
 

@@ -31,7 +31,7 @@ from holdfast.testing import (
 )
 from holdfast.testing.harness import Harness
 from holdfast.testing.numa_builders import a_bound_pod, a_topology
-from scheduler.test_preparations_of_namespaces import between
+from scheduler.turns import between
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"

@@ -12,7 +12,7 @@ from holdfast.plugins import default_profiles
 from holdfast.scheduler.cycle import schedule_pod
 from holdfast.testing import a_node, a_pod, a_reservation, typed
 from holdfast.testing.harness import Harness
-from scheduler.test_odd_objects import ChangingTransport, Scene, put
+from scheduler.odd_objects import ChangingTransport, Scene, put
 
 HANG = 60.0
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"

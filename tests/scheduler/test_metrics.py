@@ -5,13 +5,13 @@ import math
 from itertools import pairwise
 
 import pytest
-from prometheus_client.parser import text_string_to_metric_families
 
 from holdfast.api.scheme import PODS
 from holdfast.errors import Refused
 from holdfast.scheduler.metrics import Metrics
 from holdfast.testing import Fault, FaultyTransport, a_node, a_pod, a_priority_class
 from holdfast.testing.harness import Harness
+from scheduler.metrics_page import Page
 
 HISTOGRAMS = {
     "scheduling_attempt_duration_seconds": ({"result", "profile"}, (0.001, 2, 15)),
@@ -47,24 +47,6 @@ GAUGES = {
 }  # fmt: skip
 SILENT = {"permit_wait_duration_seconds", "volume_scheduling_stage_error"}
 """Metrics that stay zero in the scenario below."""
-
-
-class Page:
-    """The metrics of a scheduler, parsed as Prometheus parses them."""
-
-    def __init__(self, text):
-        self.families = {f.name: f for f in text_string_to_metric_families(text)}
-
-    def __getitem__(self, name):
-        return self.families[f"scheduler_{name}"]
-
-    def value(self, name, suffix="", **labels):
-        family = self[name.removesuffix("_total")]
-        found = [
-            s.value for s in family.samples
-            if s.name == f"scheduler_{name}{suffix}" and labels.items() <= s.labels.items()
-        ]  # fmt: skip
-        return sum(found)
 
 
 def read(cluster):

@@ -21,7 +21,7 @@ from holdfast.scheduler.cycle import schedule_pod
 from holdfast.scheduler.metrics import Metrics
 from holdfast.scheduler.plugin_metrics import SAMPLE_EVERY, Meter
 from holdfast.testing import a_node, a_pod, typed
-from scheduler.test_metrics import Page
+from scheduler.metrics_page import Page
 
 NODES = 3
 SECONDS = {

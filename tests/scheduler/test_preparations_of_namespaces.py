@@ -3,7 +3,6 @@
 import asyncio
 from collections import Counter
 from dataclasses import replace
-from itertools import pairwise
 
 import pytest
 
@@ -13,6 +12,7 @@ from holdfast.plugins import default_profiles
 from holdfast.testing import a_namespace, a_node, a_pod, a_priority_class
 from holdfast.testing.clock import VirtualClock
 from holdfast.testing.harness import Harness
+from scheduler.turns import between
 
 STEPS = "test/steps"
 STEP = 0.0025
@@ -85,12 +85,6 @@ async def cluster(tmp_path, counter):
 
 def slow(name, namespace, steps=20, **more):
     return a_pod(name, namespace=namespace, labels={STEPS: str(steps)}, **more)
-
-
-def between(steps, namespace):
-    """The steps of others between any two of a namespace."""
-    own = [i for i, name in enumerate(steps) if name == namespace]
-    return [Counter(steps[a + 1 : b]) for a, b in pairwise(own)]
 
 
 async def test_the_namespaces_of_waiting_pods_take_turns(cluster, counter):

@@ -1,36 +1,13 @@
 """The scheduling queue alone: order, backoff, queueing hints, gates; time is an argument."""
 
-from holdfast.api.meta import ObjectMeta
-from holdfast.api.pod import Pod, PodSpec
-from holdfast.columns.interner import ResourceNames
-from holdfast.columns.pod_info import PodInfo
 from holdfast.framework.events import QueueingStrategy
 from holdfast.framework.plugin import ClusterEvent
 from holdfast.scheduler.queued_pods import BackoffQueue
 from holdfast.scheduler.scheduling_queue import SchedulingQueue
+from scheduler.queued import EVENT, a_queue, pod_info, pop_names
 from scheduler.queueing_rules import rules
 
-NAMES = ResourceNames()
-EVENT = ClusterEvent("Node", "Add")
 BACKOFF = BackoffQueue(initial=1.0, maximum=10.0)
-
-
-def pod_info(name, priority=0):
-    meta = ObjectMeta(name=name, namespace="default", uid=name)
-    return PodInfo.of(Pod(metadata=meta, spec=PodSpec(priority=priority)), NAMES)
-
-
-def a_queue(strategy=QueueingStrategy.SKIP, gating_plugin=lambda _: ""):
-    return SchedulingQueue(
-        rules(queueing_strategy=lambda *_: strategy, gating_plugin=gating_plugin)
-    )
-
-
-def pop_names(queue, now=0.0):
-    names = []
-    while (pod := queue.pop(now)) is not None:
-        names.append(pod.pod_info.name)
-    return names
 
 
 def test_S009_higher_priority_first_then_the_longest_waiting():

@@ -5,8 +5,8 @@ import pytest
 from holdfast.framework.events import QueueingStrategy
 from holdfast.framework.plugin import ClusterEvent
 from holdfast.scheduler.scheduling_queue import SchedulingQueue
+from scheduler.queued import EVENT, a_queue, pod_info, pop_names
 from scheduler.queueing_rules import rules
-from scheduler.test_queue import EVENT, a_queue, pod_info, pop_names
 
 
 def add_rejected(queue, name, now=0.0, by=("Fit",), priority=0):

@@ -19,30 +19,23 @@ from holdfast.api.koordinator_names import (
 from holdfast.api.reservation_names import ALLOCATED, DRAWS
 from holdfast.api.scheme import PODS, RESERVATIONS
 from holdfast.framework.world import World
-from holdfast.numa.cpu_set import format_cpu_list, parse_cpu_list
 from holdfast.testing import a_node, a_pod, a_reservation, typed
 from holdfast.testing.harness import Harness
 from holdfast.testing.numa_builders import a_bound_pod, a_topology
 from numa.reserving import cpuset
+from scheduler.recorded_allocations import (
+    annotate,
+    claiming,
+    cpus_in,
+    gpus,
+    held,
+    ignored,
+    naming,
+    scheduled,
+)
 
 COUNTER = "holdfast_ignored_allocations_total"
 OWNER = {"app": "r"}
-
-
-def gpus(*minors, percent="100", **more):
-    """Return the text that names these GPUs."""
-    amounts = {"koordinator.sh/gpu-core": percent, "koordinator.sh/gpu-memory-ratio": percent}
-    listed = [{"minor": minor, "resources": amounts | more} for minor in minors]
-    return json.dumps({"gpu": listed})
-
-
-async def annotate(cluster, name, **notes):
-    """Patch annotations, given by the last part of their key; None removes one."""
-    keys = {"status": RESOURCE_STATUS, "devices": DEVICE_ALLOCATED,
-            "allocated": ALLOCATED, "draws": DRAWS}  # fmt: skip
-    meta = {"annotations": {keys[key]: text for key, text in notes.items()}}
-    await cluster.client.patch(PODS, name, {"metadata": meta}, "default")
-    await cluster.settle()
 
 
 def metrics_of(cluster):
@@ -53,12 +46,6 @@ async def label(cluster, name, **labels):
     meta = {"labels": labels}
     await cluster.client.patch(PODS, name, {"metadata": meta}, "default")
     await cluster.settle()
-
-
-async def ignored(cluster, name):
-    """Return the messages of the events about ignored annotations of a pod."""
-    events = await cluster.events(name)
-    return [message for reason, message in events if reason == "AllocationIgnored"]
 
 
 # --- CPUs -------------------------------------------------------------------------------------
@@ -164,14 +151,6 @@ async def test_a_part_of_one_gpu_is_no_more_than_that(tmp_path, restarted, perce
 
 
 # --- reservations -----------------------------------------------------------------------------
-
-
-def naming(held, cpu=None):
-    """Return annotations that say that a pod was allocated from a reservation."""
-    named = {"name": held.name, "uid": held.uid}
-    if cpu is None:
-        return {"allocated": json.dumps(named)}
-    return {"draws": json.dumps([{**named, "resources": {"cpu": cpu}}])}
 
 
 @pytest.mark.parametrize("restarted", [False, True])
@@ -303,37 +282,14 @@ async def test_a_pod_that_is_read_before_its_reservation_is_decided_about_later(
 # --- two claimants ----------------------------------------------------------------------------
 
 
-def scheduled(raw, at):
-    """Return a bound pod that was scheduled at a second."""
-    condition = {"type": "PodScheduled", "status": "True",
-                 "lastTransitionTime": f"2026-01-01T00:00:{at:02}Z"}  # fmt: skip
-    raw["metadata"]["uid"] = f"uid-{raw['metadata']['name']}"
-    return typed(raw | {"status": {"conditions": [condition]}})
-
-
-def claiming(name, cpuset, at, **more):
-    count = parse_cpu_list(cpuset).bit_count()
-    notes = {RESOURCE_STATUS: json.dumps({"cpuset": cpuset})}
-    return scheduled(a_bound_pod(name, str(count), node="n", annotations=notes, **more), at)
-
-
 def sharing(name, minor, percent, at, **more):
     notes = {DEVICE_ALLOCATED: gpus(minor, percent=str(percent))}
     return scheduled(a_gpu_pod(name, percent, node="n", annotations=notes, **more), at)
 
 
-def cpus_in(world, *names):
-    return [format_cpu_list(world.numa.holding(f"uid-{name}").cpus) for name in names]
-
-
 def percent_in(world, *names):
     uses = [world.device_share.use_of(f"uid-{name}").amounts for name in names]
     return [[(minor, amounts[0]) for _, minor, amounts in use] for use in uses]
-
-
-def held(**more):
-    status = {"phase": "Available", "nodeName": "n", "allocatable": {"cpu": "4"}}
-    return typed(a_reservation("r", cpu="4", metadata={"uid": "r"}, status=status, **more))
 
 
 @pytest.mark.parametrize("order", list(permutations(range(3))))

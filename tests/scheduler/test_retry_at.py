@@ -21,7 +21,7 @@ from holdfast.plugins import default_profiles
 from holdfast.scheduler.queued_pods import QueuedPodInfo, RetryTimes
 from holdfast.testing import a_node, a_pod, check_plugin
 from holdfast.testing.harness import Harness
-from scheduler.test_queue import EVENT, a_queue, pod_info
+from scheduler.queued import EVENT, a_queue, pod_info
 
 
 def opens_at(pod):

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from apiserver.data.protobuf_fields import field, framed
 from holdfast.apiserver.wire.protobuf import MAGIC, decode_body
 from holdfast.errors import BadRequest
 
@@ -29,23 +30,6 @@ def test_kubectl_bodies_decode_to_the_object(case):
 def test_decoding_equals_the_json_of_a_real_api_server(case):
     decoded = decode_body(base64.b64decode(case["body"]))
     assert without_empty(decoded) == without_empty(case["object"])
-
-
-def varint(number):
-    out = bytearray()
-    while number > 127:
-        out.append(number & 127 | 128)
-        number >>= 7
-    return bytes([*out, number])
-
-
-def field(number, payload):
-    return varint(number << 3 | 2) + varint(len(payload)) + payload
-
-
-def framed(api_version, kind, raw, extra=b""):
-    meta = field(1, api_version.encode()) + field(2, kind.encode())
-    return MAGIC + field(1, meta) + field(2, raw) + extra
 
 
 def test_zeros_of_plain_fields_are_dropped_and_zeros_of_pointers_are_kept():
