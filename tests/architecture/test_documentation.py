@@ -60,3 +60,12 @@ def test_every_flag_is_described():
 
 def test_the_readme_stays_short():
     assert len((ROOT / "README.md").read_text().splitlines()) <= 120
+
+
+def test_the_page_about_tests_lists_every_theme():
+    """A folder of tests is named like a package, or the page says what it tests."""
+    page = (ROOT / "tests" / "README.md").read_text()
+    packages = {path.parent.name for path in (ROOT / "src").rglob("__init__.py")}
+    folders = {path.parent.name for path in (ROOT / "tests").glob("*/__init__.py")}
+    missing = [name for name in sorted(folders - packages) if f"| `{name}` |" not in page]
+    assert not missing
