@@ -60,6 +60,9 @@ def wrong_phases(census, now):
         if phase == "Available" and lost_devices(reservation, census):
             if said != ("False", "DevicesUnavailable"):
                 yield f"{name} has lost devices, and says {said}"
+        elif said == ("False", "PolicyConflict"):
+            if not conflicting_policies(reservation, census):
+                yield f"{name} says {said}, and all on {node} have policies of its kind"
         elif phase == "Available" and said != ("True", "Available") and not short:
             yield f"{name} is Available and whole, and says {said}"
         if phase == "Waiting" and said != ("False", "Waiting"):
@@ -103,6 +106,13 @@ def lost_devices(reservation, census):
     return read_device_ids(reservation.metadata.annotations).keys() - healthy
 
 
+def conflicting_policies(reservation, census):
+    """Return the reservations beside it of which just one side has a policy."""
+    default = reservation.spec.allocate_policy == ""
+    beside = census.held_on(reservation.status.node_name)
+    return [r.name for r in beside if (r.spec.allocate_policy == "") != default]
+
+
 def left_waiting(census):
     """Describe pods and reservations that wait although they would fit."""
     available = [r for r in census.reservations if r.phase == "Available"]
@@ -110,7 +120,11 @@ def left_waiting(census):
         if claims_of(pod) or _governed(pod, census) or ports_of(pod.spec) or pod.spec.affinity:
             continue
         # An unschedulable reservation accepts no new owners.
-        open_ones = [r for r in available if not (r.spec.unschedulable or r.spec.taints)]
+        open_ones = [
+            r
+            for r in available
+            if not (r.spec.unschedulable or r.spec.taints or r.policy_conflicts)
+        ]
         mine = [r for r in open_ones if owns(pod, r)]
         wanted = request_of(pod)
         where = [n for n in census.nodes if wanted <= free_on(n, census)]

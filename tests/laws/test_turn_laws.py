@@ -1,11 +1,13 @@
 """Namespaces share what their objects cost to evaluate, whatever kind of work that is."""
 
 import asyncio
+from contextlib import suppress
 from dataclasses import replace
 
 import pytest
 
 from holdfast.api.scheme import PODS
+from holdfast.errors import NotFound
 from holdfast.plugins import default_profiles
 from holdfast.testing.builders import resource_of
 from holdfast.testing.clock import VirtualClock
@@ -63,4 +65,5 @@ async def delete_one(cluster, dice):
     pods = [p for p in (await cluster.client.list(PODS)).items if p.name.startswith("w")]
     if pods:
         pod = dice.choice(sorted(pods, key=lambda p: p.name))
-        await cluster.client.delete(PODS, pod.name, pod.namespace)
+        with suppress(NotFound):  # it may have stopped since it was listed
+            await cluster.client.delete(PODS, pod.name, pod.namespace)
