@@ -5,7 +5,7 @@ import grpc.aio
 import pytest
 
 from agent.driver_server import DriverServer
-from holdfast.agent.dra_calls import CLASSIC, ClaimRequest, DriverEndpoint
+from holdfast.agent.dra_calls import CLASSIC, DriverClaim, DriverEndpoint
 from holdfast.agent.plugin_sockets import CallFailed
 from holdfast.kubelet_api import DRA_V1
 
@@ -13,10 +13,10 @@ from holdfast.kubelet_api import DRA_V1
 async def test_a_classic_driver_gets_the_handle_and_its_cdi_names_back(node_directory):
     async with DriverServer(node_directory) as driver:
         endpoint = DriverEndpoint(driver.name, str(driver.endpoint), CLASSIC)
-        claim = ClaimRequest("default", "c", "u", handle="h")
+        claim = DriverClaim("default", "c", "u", handle="h")
         (device,) = (await endpoint.prepare([claim]))["u"]
         assert device.cdi_devices == ("example.com/classic=h",)
-        claim = ClaimRequest("default", "c", "u", devices=(device,))
+        claim = DriverClaim("default", "c", "u", devices=(device,))
         await endpoint.unprepare([claim])
         assert driver.calls == [("prepare", ("c",)), ("unprepare", device.cdi_devices)]
         with pytest.raises(CallFailed) as error:
@@ -39,7 +39,7 @@ async def test_an_answer_that_cannot_be_read_is_a_failed_call(node_directory):
     server.add_insecure_port(f"unix:{node_directory}/dra.sock")
     await server.start()
     endpoint = DriverEndpoint("gpu.example.com", f"{node_directory}/dra.sock", DRA_V1)
-    claims = [ClaimRequest("default", "c", "u")]
+    claims = [DriverClaim("default", "c", "u")]
     for said in ("cannot be read", "cannot be read", "skipped 1"):
         with pytest.raises(CallFailed, match=said):
             await endpoint.prepare(claims)

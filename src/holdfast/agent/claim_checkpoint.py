@@ -11,7 +11,7 @@ import msgspec
 
 from holdfast.agent.checkpoint_file import RESET_HINT, read_checkpoint
 from holdfast.agent.claims import ClaimKey
-from holdfast.agent.dra_calls import ClaimRequest, PreparedDevice
+from holdfast.agent.dra_calls import DriverClaim, PreparedDevice
 from holdfast.errors import BadConfiguration
 
 CLAIM_CHECKPOINT = "dra_manager_state"
@@ -61,10 +61,10 @@ class ClaimInfoState:
         """What each driver's controller has left for its node part."""
         return {driver: state.handle for driver, state in self.drivers.items()}
 
-    def request(self, driver: str) -> ClaimRequest:
+    def request(self, driver: str) -> DriverClaim:
         """Return the claim as a driver is asked for it."""
         state = self.drivers[driver]
-        return ClaimRequest(self.namespace, self.name, self.uid, state.handle, state.devices)
+        return DriverClaim(self.namespace, self.name, self.uid, state.handle, state.devices)
 
 
 class _Device(msgspec.Struct):

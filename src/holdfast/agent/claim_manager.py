@@ -62,7 +62,7 @@ _DriverKey = tuple[str, bool]
 
 
 class ClaimManager:
-    """Implements ``PodDevices`` with the DRA drivers of one node.
+    """Implements ``DeviceProvider`` with the DRA drivers of one node.
 
     ``keep_slices``: those on the node at the start may be written by hand and stay.
     ``call_seconds`` is the deadline of a call to a driver. Raises BadConfiguration if the

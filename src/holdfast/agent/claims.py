@@ -36,7 +36,7 @@ class NeededClaim:
         return pod.namespace, self.name, self.classic
 
 
-ClaimOf = Callable[[NeededClaim], AnyClaim | None]
+FindClaim = Callable[[NeededClaim], AnyClaim | None]
 
 
 def needed_claims(pod: Pod) -> Iterator[NeededClaim]:
@@ -82,7 +82,7 @@ def container_claims(pod: Pod, container: str) -> Iterable[tuple[str, bool, str]
             yield classic.claim_name, True, ""
 
 
-def unready_reason(pod: Pod, claim_of: ClaimOf) -> str:
+def unready_reason(pod: Pod, claim_of: FindClaim) -> str:
     """Return why a pod's claims are not ready, or ""; raises InvalidEntries."""
     for needed in needed_claims(pod):
         if not needed.name:

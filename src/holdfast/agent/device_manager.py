@@ -57,7 +57,7 @@ class _Checkpoint(msgspec.Struct):
 
 
 class DeviceManager:
-    """Implements ``PodDevices`` with the device plugins of one node.
+    """Implements ``DeviceProvider`` with the device plugins of one node.
 
     ``counts_changed`` is told the devices of all resources, for the node's capacity and
     allocatable. ``active_pods`` returns the uids of the pods that are not terminated; None while

@@ -37,7 +37,7 @@ class PreparedDevice:
 
 
 @dataclass(frozen=True, slots=True)
-class ClaimRequest:
+class DriverClaim:
     """A claim in a call to a driver."""
 
     namespace: str
@@ -59,9 +59,9 @@ _Answers = Mapping[str, _Answer]
 
 
 class _Service(Protocol):
-    async def prepare(self, claims: Sequence[ClaimRequest], timeout: float) -> _Answers: ...
+    async def prepare(self, claims: Sequence[DriverClaim], timeout: float) -> _Answers: ...
 
-    async def unprepare(self, claims: Sequence[ClaimRequest], timeout: float) -> _Answers: ...
+    async def unprepare(self, claims: Sequence[DriverClaim], timeout: float) -> _Answers: ...
 
 
 class _Structured:
@@ -71,7 +71,7 @@ class _Structured:
         self._messages = messages
         self._stub: Any = stub
 
-    async def prepare(self, claims: Sequence[ClaimRequest], timeout: float) -> _Answers:
+    async def prepare(self, claims: Sequence[DriverClaim], timeout: float) -> _Answers:
         request = self._messages.NodePrepareResourcesRequest(claims=self._listed(claims))
         response = await call(self._stub.NodePrepareResources, request, timeout)
         return {
@@ -79,12 +79,12 @@ class _Structured:
             for uid, claim in response.claims.items()
         }
 
-    async def unprepare(self, claims: Sequence[ClaimRequest], timeout: float) -> _Answers:
+    async def unprepare(self, claims: Sequence[DriverClaim], timeout: float) -> _Answers:
         request = self._messages.NodeUnprepareResourcesRequest(claims=self._listed(claims))
         response = await call(self._stub.NodeUnprepareResources, request, timeout)
         return {uid: _Answer(error=claim.error) for uid, claim in response.claims.items()}
 
-    def _listed(self, claims: Sequence[ClaimRequest]) -> list[Any]:
+    def _listed(self, claims: Sequence[DriverClaim]) -> list[Any]:
         claim = self._messages.Claim
         return [claim(namespace=each.namespace, uid=each.uid, name=each.name) for each in claims]
 
@@ -95,7 +95,7 @@ class _Classic:
     def __init__(self, channel: grpc.aio.Channel) -> None:
         self._stub = NodeStub(channel)
 
-    async def prepare(self, claims: Sequence[ClaimRequest], timeout: float) -> _Answers:
+    async def prepare(self, claims: Sequence[DriverClaim], timeout: float) -> _Answers:
         answers = {}
         for claim in claims:
             request = dra_classic_pb2.NodePrepareResourceRequest(
@@ -108,7 +108,7 @@ class _Classic:
             answers[claim.uid] = _Answer((PreparedDevice(tuple(response.cdi_devices)),))
         return answers
 
-    async def unprepare(self, claims: Sequence[ClaimRequest], timeout: float) -> _Answers:
+    async def unprepare(self, claims: Sequence[DriverClaim], timeout: float) -> _Answers:
         for claim in claims:
             request = dra_classic_pb2.NodeUnprepareResourceRequest(
                 namespace=claim.namespace,
@@ -152,21 +152,21 @@ class DriverEndpoint:
         self._seconds = seconds
 
     async def prepare(
-        self, claims: Sequence[ClaimRequest]
+        self, claims: Sequence[DriverClaim]
     ) -> Mapping[str, tuple[PreparedDevice, ...]]:
         """Prepare claims and return the devices of each uid; raises CallFailed."""
         answers = await self._call("NodePrepareResources", self._service.prepare, claims)
         return {uid: answer.devices for uid, answer in answers.items()}
 
-    async def unprepare(self, claims: Sequence[ClaimRequest]) -> None:
+    async def unprepare(self, claims: Sequence[DriverClaim]) -> None:
         """Unprepare claims; raises CallFailed."""
         await self._call("NodeUnprepareResources", self._service.unprepare, claims)
 
     async def _call(
         self,
         method: str,
-        send: Callable[[Sequence[ClaimRequest], float], Awaitable[_Answers]],
-        claims: Sequence[ClaimRequest],
+        send: Callable[[Sequence[DriverClaim], float], Awaitable[_Answers]],
+        claims: Sequence[DriverClaim],
     ) -> _Answers:
         self.calls += 1
         try:
@@ -179,7 +179,7 @@ class DriverEndpoint:
         return answers
 
 
-def _check(method: str, claims: Sequence[ClaimRequest], answers: _Answers) -> None:
+def _check(method: str, claims: Sequence[DriverClaim], answers: _Answers) -> None:
     """Raise CallFailed unless each claim, and no other, was answered without an error."""
     names = {claim.uid: claim.name for claim in claims}
     if unknown := sorted(answers.keys() - names.keys()):

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.agent.addresses import AGENT_NODES, AddressPool, AgentNode
 from holdfast.agent.device_plugins import DeviceCount
-from holdfast.agent.node_devices import NodeDevices
 from holdfast.agent.node_leases import NodeLeases
+from holdfast.agent.node_plugins import NodePlugins
 from holdfast.agent.node_pod import NODE_PODS, NodePod
 from holdfast.agent.node_services import NodeServices, Runtimes
 from holdfast.agent.node_topology import publish_topology
@@ -113,7 +113,7 @@ class NodeAgent:
         self._waits = False
         """Whether it was logged that the node waits to be registered."""
         self._server: KubeletServer | None = None
-        self._devices = NodeDevices(
+        self._devices = NodePlugins(
             client, self.name, identity.directory, clock, active_pods=self._active_uids,
             counts_changed=self._counts_changed, reset_checkpoint=reset_checkpoint,
             keep_slices=runtimes.default == "simulated",

@@ -97,7 +97,7 @@ class SleepAction(Struct, frozen=True):
     seconds: float = 0
 
 
-class Action(Struct, frozen=True):
+class LifecycleHandler(Struct, frozen=True):
     """A lifecycle hook; exactly one field is set."""
 
     exec: ExecAction | None = None
@@ -107,7 +107,7 @@ class Action(Struct, frozen=True):
     grpc: dict[str, Any] | None = None
 
 
-class Probe(Action, frozen=True):
+class Probe(LifecycleHandler, frozen=True):
     """A check of a container, with its times in seconds."""
 
     initial_delay_seconds: float = 0
@@ -121,8 +121,8 @@ class Probe(Action, frozen=True):
 class Lifecycle(Struct, frozen=True):
     """What to do after a container's start and before its stop."""
 
-    post_start: Action | None = None
-    pre_stop: Action | None = None
+    post_start: LifecycleHandler | None = None
+    pre_stop: LifecycleHandler | None = None
 
 
 class VolumeMount(Struct, frozen=True):

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from holdfast.agent.addresses import AddressPool, AgentNode
 from holdfast.agent.node_pod import Data, NodeContainer, NodePod
-from holdfast.agent.pod_admission import Rejection, admit, unsupported_claims
-from holdfast.agent.pod_devices import DeviceEdits, PodDevices, resolve_devices
+from holdfast.agent.pod_admission import PodRejection, admit, unsupported_claims
+from holdfast.agent.pod_devices import DeviceEdits, DeviceProvider, resolve_devices
 from holdfast.agent.runtime import Runtime
 from holdfast.agent.simulated_pod import RUNTIME, SimulatedRuntime
 from holdfast.api.meta import ObjectReference
@@ -34,7 +34,7 @@ class Runtimes:
         """Whether pods may have containers that are processes."""
         return any(r.real and r.name in self.allowed for r in self.all)
 
-    def choose(self, pod: Pod) -> Runtime | Rejection:
+    def choose(self, pod: Pod) -> Runtime | PodRejection:
         """Return the runtime that a pod asks for, or why it does not get it.
 
         A pod that asks for none has processes only if each container says what to run: the command
@@ -45,11 +45,11 @@ class Runtimes:
         found = next((r for r in self.all if r.name == wanted), None)
         if found is None:
             names = ", ".join(r.name for r in self.all)
-            return Rejection(
+            return PodRejection(
                 "UnknownRuntime", f"annotation {RUNTIME}: {wanted!r} is none of {names}"
             )
         if wanted not in self.allowed:
-            return Rejection(
+            return PodRejection(
                 "RuntimeNotAllowed",
                 f"the pod asks for the runtime {wanted}, which runs commands as the user of "
                 "Holdfast: it needs `holdfast up --allow-process-runtime`",
@@ -77,7 +77,7 @@ class NodeServices:
     clock: Clock
     recorder: EventRecorder
     runtimes: Runtimes
-    devices: Sequence[PodDevices]
+    devices: Sequence[DeviceProvider]
     cdi: CdiRegistry
     addresses: AddressPool
     host_ip: str
@@ -87,11 +87,11 @@ class NodeServices:
     with_claims: bool = True
     """Whether pods may have resource claims."""
 
-    def admit(self, pod: NodePod) -> Rejection | None:
+    def admit(self, pod: NodePod) -> PodRejection | None:
         """Return why the node does not take a pod; None: it does."""
         node = self.node()
         if node is None:
-            return Rejection("NodeNotFound", f"node {pod.spec.node_name} is not registered")
+            return PodRejection("NodeNotFound", f"node {pod.spec.node_name} is not registered")
         if not self.with_claims and (rejection := unsupported_claims(pod)) is not None:
             return rejection
         return admit(pod, node, (p for p in self.active_pods() if p.uid != pod.uid))

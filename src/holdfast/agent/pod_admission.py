@@ -25,14 +25,14 @@ _FIRST = (PODS, CPU, MEMORY, EPHEMERAL_STORAGE)
 
 
 @dataclass(frozen=True, slots=True)
-class Rejection:
+class PodRejection:
     """Why a node does not take a pod: reason and message of its status and event."""
 
     reason: str
     message: str
 
 
-def admit(pod: Pod, node: Node, others: Iterable[Pod]) -> Rejection | None:
+def admit(pod: Pod, node: Node, others: Iterable[Pod]) -> PodRejection | None:
     """Return why the node does not take a pod beside the pods it runs; None: it does."""
     running = list(others)
     return (
@@ -43,12 +43,12 @@ def admit(pod: Pod, node: Node, others: Iterable[Pod]) -> Rejection | None:
     )
 
 
-def unsupported_claims(pod: Pod) -> Rejection | None:
+def unsupported_claims(pod: Pod) -> PodRejection | None:
     """Return why a node without ``DynamicResourceAllocation`` does not take a pod."""
     special = pod.status.extended_resource_claim_status
     if not pod.spec.resource_claims and POD_CLAIMS not in pod.metadata.annotations and not special:
         return None
-    return Rejection(
+    return PodRejection(
         "PodFeatureUnsupported",
         "the pod has resource claims, but the feature gate DynamicResourceAllocation is off on "
         "this node",
@@ -73,7 +73,7 @@ def counted_request(pod: Pod, node: Node) -> dict[str, int]:
     return {PODS: 1, **counted}
 
 
-def _insufficient(pod: Pod, node: Node, others: list[Pod]) -> Rejection | None:
+def _insufficient(pod: Pod, node: Node, others: list[Pod]) -> PodRejection | None:
     wanted = counted_request(pod, node)
     used: dict[str, int] = {}
     for other in others:
@@ -86,7 +86,7 @@ def _insufficient(pod: Pod, node: Node, others: list[Pod]) -> Rejection | None:
                 f"Node didn't have enough resource: {name}, requested: {wanted[name]}, "
                 f"used: {used.get(name, 0)}, capacity: {has}"
             )
-            return Rejection(f"OutOf{name}", message)
+            return PodRejection(f"OutOf{name}", message)
     return None
 
 
@@ -98,20 +98,20 @@ def _amount(node: Node, name: str) -> int:
         return 0
 
 
-def _unwanted_node(pod: Pod, node: Node) -> Rejection | None:
+def _unwanted_node(pod: Pod, node: Node) -> PodRejection | None:
     if required_nodes(pod).matches(node.metadata.labels, node.name):
         return None
     return _predicate("NodeAffinity", "node(s) didn't match Pod's node affinity/selector")
 
 
-def _used_ports(pod: Pod, others: list[Pod]) -> Rejection | None:
+def _used_ports(pod: Pod, others: list[Pod]) -> PodRejection | None:
     wanted = host_ports(pod)
     if not wanted or not any(ports_conflict(wanted, host_ports(other)) for other in others):
         return None
     return _predicate("NodePorts", "node(s) didn't have free ports for the requested pod ports")
 
 
-def _untolerated(pod: Pod, node: Node) -> Rejection | None:
+def _untolerated(pod: Pod, node: Node) -> PodRejection | None:
     taint = find_untolerated(
         node.spec.taints, pod.spec.tolerations, lambda t: t.effect == NO_EXECUTE
     )
@@ -120,5 +120,5 @@ def _untolerated(pod: Pod, node: Node) -> Rejection | None:
     return _predicate("TaintToleration", "node(s) had taints that the pod didn't tolerate")
 
 
-def _predicate(name: str, why: str) -> Rejection:
-    return Rejection(name, f"Predicate {name} failed: {why}")
+def _predicate(name: str, why: str) -> PodRejection:
+    return PodRejection(name, f"Predicate {name} failed: {why}")

@@ -114,7 +114,7 @@ def new_records(pod: NodePod) -> list[ContainerRecord]:
 
 
 @dataclass(frozen=True, slots=True)
-class Steps:
+class ContainerSteps:
     """What to do next with the containers of a pod."""
 
     start: tuple[ContainerRecord, ...] = ()
@@ -124,21 +124,21 @@ class Steps:
     """Succeeded or Failed when no container is started any more; else ""."""
 
 
-def plan_containers(pod: NodePod, records: Sequence[ContainerRecord], now: float) -> Steps:
+def plan_containers(pod: NodePod, records: Sequence[ContainerRecord], now: float) -> ContainerSteps:
     """Return which containers to start, and whether the pod has ended."""
     mains = [r for r in records if r.role is Role.MAIN]
     if all(has_ended(pod, r) for r in mains):
-        return Steps(phase="Succeeded" if all(r.succeeded for r in mains) else "Failed")
+        return ContainerSteps(phase="Succeeded" if all(r.succeeded for r in mains) else "Failed")
     if is_initialized(records):
         stopped = [r for r in records if r.role is not Role.INIT and r.running is None]
         due = [r for r in stopped if not has_ended(pod, r)]
     else:
         step = next(r for r in records if not _passed(r))
         if has_ended(pod, step):
-            return Steps(phase="Failed")
+            return ContainerSteps(phase="Failed")
         due = [step] if step.running is None else []
     later = [r.retry_at for r in due if r.retry_at > now]
-    return Steps(tuple(r for r in due if r.retry_at <= now), min(later, default=None))
+    return ContainerSteps(tuple(r for r in due if r.retry_at <= now), min(later, default=None))
 
 
 def is_initialized(records: Sequence[ContainerRecord]) -> bool:

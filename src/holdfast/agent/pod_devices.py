@@ -1,6 +1,6 @@
 """What the pods of a node get for their devices: prepared by parts of the node, then resolved.
 
-The node agent calls every ``PodDevices``: claims prepared by DRA drivers, and device plugins.
+The node agent calls every ``DeviceProvider``: claims prepared by DRA drivers, and device plugins.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class ContainerDevices:
     """Container paths of device nodes that a device plugin asks for."""
 
 
-class PodDevices(Protocol):
+class DeviceProvider(Protocol):
     """Devices of the pods of one node. All calls may be repeated."""
 
     async def prepare(self, pod: Pod) -> None:

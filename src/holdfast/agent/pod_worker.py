@@ -12,7 +12,7 @@ from holdfast.agent.container_status import PodState, pod_status
 from holdfast.agent.container_supervisor import ContainerSupervisor, pod_grace
 from holdfast.agent.node_pod import NODE_PODS, NodeContainerStatus, NodePod
 from holdfast.agent.node_services import NodeServices
-from holdfast.agent.pod_admission import Rejection
+from holdfast.agent.pod_admission import PodRejection
 from holdfast.agent.pod_containers import ContainerRecord, Role, new_records, plan_containers
 from holdfast.agent.pod_devices import NotPrepared
 from holdfast.agent.runtime import LOST_MESSAGE, LOST_REASON, ContainerExit, Runtime
@@ -130,9 +130,9 @@ class PodWorker:
         self._state = replace(self._state, phase=phase or self._last_phase(), sandbox=False)
         await self._write_until_stored()
 
-    def _admit(self) -> Rejection | None:
+    def _admit(self) -> PodRejection | None:
         chosen = self._node.runtimes.choose(self.pod)
-        if isinstance(chosen, Rejection):
+        if isinstance(chosen, PodRejection):
             return chosen
         self._runtime = chosen
         started_before = self.pod.status.start_time is not None
@@ -150,7 +150,7 @@ class PodWorker:
             )
         return rejection
 
-    async def _reject(self, rejection: Rejection) -> None:
+    async def _reject(self, rejection: PodRejection) -> None:
         """Report that the node does not take the pod."""
         for runtime in self._node.runtimes.all:
             await runtime.remove(self.pod.uid)

@@ -7,7 +7,7 @@ import ssl
 from contextlib import suppress
 from dataclasses import dataclass
 
-from holdfast.agent.node_pod import Action, HttpAction, NodeContainer
+from holdfast.agent.node_pod import HttpAction, LifecycleHandler, NodeContainer
 from holdfast.agent.runtime import ExecProcess, NotRunning, RunningContainer
 from holdfast.clock import Clock
 
@@ -25,7 +25,7 @@ class ActionTarget:
     clock: Clock
 
 
-async def run_action(action: Action, target: ActionTarget, timeout: float) -> str:
+async def run_action(action: LifecycleHandler, target: ActionTarget, timeout: float) -> str:
     """Run a probe or hook; return "" if it succeeds, else why not."""
     container, running, address = target.container, target.running, target.address
     try:

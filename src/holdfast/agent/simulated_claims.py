@@ -24,7 +24,7 @@ from holdfast.kubelet_api import PLUGINS_DIRECTORY, REGISTRY_DIRECTORY
 
 
 class SimulatedClaims:
-    """Passes pods on to the drivers' ``PodDevices``, but not those that need no driver."""
+    """Passes pods on to the drivers' ``DeviceProvider``, but not those that need no driver."""
 
     def __init__(
         self, claims: ClaimManager, client: Client, directory: Path, runtimes: Runtimes

@@ -15,7 +15,7 @@ from holdfast.clock import Clock
 from holdfast.kubelet_api import REGISTRY_DIRECTORY
 
 
-class NodeDevices:
+class NodePlugins:
     """The parts of an agent that speak with plugins, in the node's directory.
 
     ``counts_changed`` is told the devices of device plugins, for the node's capacity and
