@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from holdfast.api.classic import ClassicClaim, PodScheduling
 from holdfast.api.classic_claims import ClassicEntry, classic_entries
+from holdfast.api.decode import JsonObject
 from holdfast.api.pod import Pod
 from holdfast.classic_dra.claim_state import ClaimState, state_of
 from holdfast.classic_dra.ledger import ClassicLedger, is_owned
 from holdfast.classic_dra.pod_claims import unusable
 
-Json = dict[str, Any]
 MISSING = "Missing"
 SCHEDULER = "scheduler"
 CONTROLLER = "classic-resourceclaim-controller"
 
 
-def explain_claims(ledger: ClassicLedger, pod: Pod) -> Json:
+def explain_claims(ledger: ClassicLedger, pod: Pod) -> JsonObject:
     """Return the negotiation, and each claim with its state and the component that has to act next.
 
     Raises InvalidEntries for an annotation that cannot be read.
@@ -37,7 +35,7 @@ def explain_claims(ledger: ClassicLedger, pod: Pod) -> Json:
 
 def _claim(
     ledger: ClassicLedger, pod: Pod, entry: ClassicEntry, negotiation: PodScheduling | None
-) -> Json:
+) -> JsonObject:
     claim = ledger.claims.get(f"{pod.namespace}/{entry.claim_name}")
     asked = entry.template.spec.resource_class_name if entry.template else ""
     class_name = asked if claim is None else claim.spec.resource_class_name

@@ -22,7 +22,7 @@ from holdfast.api.classic_names import MAX_CONSUMERS
 from holdfast.api.meta import Object, is_controlled_by, is_newer
 from holdfast.api.pod import Pod
 from holdfast.classic_dra.claim_state import has_room_for, is_shared
-from holdfast.classic_dra.pod_claims import ClaimNotReady, PodClaim, claims_of_pod
+from holdfast.classic_dra.pod_claims import ClassicClaimNotReady, ClassicPodClaim, claims_of_pod
 from holdfast.classic_dra.selector_masks import SelectorMasks
 from holdfast.columns.consumers_in_flight import ConsumersInFlight
 from holdfast.columns.node_table import NodeTable
@@ -75,21 +75,21 @@ class ClassicLedger:
                 return self.classes
         return self.pod_schedulings
 
-    def claims_of(self, pod: Pod) -> tuple[PodClaim, ...]:
-        """Return a pod's claims; raises ClaimNotReady or InvalidEntries."""
+    def claims_of(self, pod: Pod) -> tuple[ClassicPodClaim, ...]:
+        """Return a pod's claims; raises ClassicClaimNotReady or InvalidEntries."""
         return claims_of_pod(pod, self.claims.get)
 
-    def ready_claims_of(self, pod: Pod) -> tuple[PodClaim, ...]:
+    def ready_claims_of(self, pod: Pod) -> tuple[ClassicPodClaim, ...]:
         """Return a pod's claims; none if one of them is not ready or the entries are invalid."""
         try:
             return self.claims_of(pod)
-        except (ClaimNotReady, InvalidEntries):
+        except (ClassicClaimNotReady, InvalidEntries):
             return ()
 
-    def held_by(self, pod: Pod) -> tuple[PodClaim, ...]:
+    def held_by(self, pod: Pod) -> tuple[ClassicPodClaim, ...]:
         """Return the claims that are reserved for a pod, whether it may use them or not."""
         return tuple(
-            PodClaim(entry, claim)
+            ClassicPodClaim(entry, claim)
             for entry in readable_entries(pod)
             if (claim := self.claims.get(f"{pod.namespace}/{entry.claim_name}")) is not None
             and claim.is_reserved_for(pod.uid)

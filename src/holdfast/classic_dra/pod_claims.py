@@ -11,12 +11,12 @@ from holdfast.api.pod import Pod
 from holdfast.errors import HoldfastError
 
 
-class ClaimNotReady(HoldfastError):
+class ClassicClaimNotReady(HoldfastError):
     """A claim of the pod is missing, being deleted or not the pod's own."""
 
 
 @dataclass(frozen=True, slots=True)
-class PodClaim:
+class ClassicPodClaim:
     """An entry of a pod and its claim."""
 
     entry: ClassicEntry
@@ -28,19 +28,23 @@ class PodClaim:
         return not self.claim.is_allocated and not self.claim.is_immediate
 
 
-def claims_of_pod(pod: Pod, find: Callable[[str], ClassicClaim | None]) -> tuple[PodClaim, ...]:
+def claims_of_pod(
+    pod: Pod, find: Callable[[str], ClassicClaim | None]
+) -> tuple[ClassicPodClaim, ...]:
     """Return the classic claims of a pod in the order of its entries; ``find`` gets a claim's key.
 
-    Raises ClaimNotReady, and InvalidEntries for an annotation that cannot be read.
+    Raises ClassicClaimNotReady, and InvalidEntries for an annotation that cannot be read.
     """
     found = []
     for entry in classic_entries(pod):
         claim = find(f"{pod.namespace}/{entry.claim_name}")
         if claim is None:
-            raise ClaimNotReady(f'waiting for resourceclaim "{entry.claim_name}" to be created')
+            raise ClassicClaimNotReady(
+                f'waiting for resourceclaim "{entry.claim_name}" to be created'
+            )
         if reason := unusable(pod, entry, claim):
-            raise ClaimNotReady(reason)
-        found.append(PodClaim(entry, claim))
+            raise ClassicClaimNotReady(reason)
+        found.append(ClassicPodClaim(entry, claim))
     return tuple(found)
 
 

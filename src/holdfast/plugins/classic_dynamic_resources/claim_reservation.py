@@ -18,7 +18,7 @@ from holdfast.api.devices import ResourceClaim, pod_consumer
 from holdfast.api.meta import is_controlled_by, version_guard
 from holdfast.api.pod import Pod
 from holdfast.api.scheme import RESOURCE_CLAIMS
-from holdfast.classic_dra.pod_claims import PodClaim
+from holdfast.classic_dra.pod_claims import ClassicPodClaim
 from holdfast.errors import AlreadyExists, HoldfastError
 from holdfast.framework.plugin import MERGE_PATCH, ApiCall, ApiCalls, Placement, PreBindCalls
 from holdfast.plugins.classic_dynamic_resources.plan import ClassicClaims
@@ -56,7 +56,7 @@ class ShadowTaken(HoldfastError):
     """Another object has the name of a shadow; the pod is tried again after backoff."""
 
 
-def _write_shadows(pod: Pod, claims: Iterable[PodClaim]) -> ApiCalls:
+def _write_shadows(pod: Pod, claims: Iterable[ClassicPodClaim]) -> ApiCalls:
     """Create and allocate the shadows of a pod, whose classic claims are reserved for it."""
     names = shadow_names(pod)
     for of_pod in claims:

@@ -18,7 +18,7 @@ from holdfast.api.meta import owner_reference, version_guard
 from holdfast.api.pod import NodeSelector, Pod
 from holdfast.classic_dra.claim_state import is_shared, is_usable
 from holdfast.classic_dra.ledger import ClassicLedger, is_owned
-from holdfast.classic_dra.pod_claims import PodClaim
+from holdfast.classic_dra.pod_claims import ClassicPodClaim
 from holdfast.errors import Conflict, HoldfastError, NotFound
 from holdfast.framework.plugin import END_TURN, MERGE_PATCH, ApiCall, ApiCalls
 
@@ -217,7 +217,7 @@ class ClassicWrites:
         return [consumer for consumer in claim.status.reserved_for if consumer.uid != self.pod.uid]
 
 
-def held_for_others(claims: Iterable[PodClaim], uid: str) -> list[ClassicClaim]:
+def held_for_others(claims: Iterable[ClassicPodClaim], uid: str) -> list[ClassicClaim]:
     """Return the claims that a pod has reserved and that other pods may need, too.
 
     A pod that does not run gives them back: two pods that wait for each other's claim would wait

@@ -23,7 +23,7 @@ from holdfast.classic_dra.claim_state import (
 )
 from holdfast.classic_dra.explanation import explain_claims
 from holdfast.classic_dra.ledger import ClassicLedger, is_owned
-from holdfast.classic_dra.pod_claims import PodClaim
+from holdfast.classic_dra.pod_claims import ClassicPodClaim
 from holdfast.classic_dra.selector_masks import Bools, rows_named
 from holdfast.columns.consumers_in_flight import too_many_consumers
 from holdfast.columns.node_table import NodeTable
@@ -64,13 +64,13 @@ class ClassicClaims(NodeFilter, PreemptionRules, Reserver):
     pod: PodInfo
     ledger: ClassicLedger
     nodes: NodeTable
-    claims: tuple[PodClaim, ...]
+    claims: tuple[ClassicPodClaim, ...]
     negotiation: PodScheduling | None
     in_flight: list[ClassicClaim] = field(default_factory=list)
     """Claims that are reserved in flight."""
 
     @property
-    def pending(self) -> list[PodClaim]:
+    def pending(self) -> list[ClassicPodClaim]:
         """The claims that drivers still have to allocate."""
         return [of_pod for of_pod in self.claims if of_pod.is_pending]
 
@@ -152,7 +152,7 @@ class ClassicClaims(NodeFilter, PreemptionRules, Reserver):
         codes = {of_pod.entry.name: self._code_of(of_pod, row) for of_pod in self.claims}
         return {entry: MESSAGES[code] for entry, code in codes.items() if code != FITS}
 
-    def _code_of(self, of_pod: PodClaim, row: int) -> int:
+    def _code_of(self, of_pod: ClassicPodClaim, row: int) -> int:
         """Return the code of one claim for a row."""
         claim = of_pod.claim
         if claim.is_allocated:
@@ -202,7 +202,7 @@ def in_use(claim: ClassicClaim) -> str:
 
 
 def reason_to_wait(
-    claims: Iterable[PodClaim], ledger: ClassicLedger, uid: str, now: float
+    claims: Iterable[ClassicPodClaim], ledger: ClassicLedger, uid: str, now: float
 ) -> Reject | None:
     """Return why no node is suitable for the pod until a claim or class changes, or None."""
     for of_pod in claims:

@@ -11,7 +11,7 @@ from holdfast.api.classic_names import OWN_GROUP
 from holdfast.api.classic_shadows import missing_shadow
 from holdfast.classic_dra.claim_state import ClaimState, state_of
 from holdfast.classic_dra.ledger import ClassicLedger
-from holdfast.classic_dra.pod_claims import ClaimNotReady, PodClaim
+from holdfast.classic_dra.pod_claims import ClassicClaimNotReady, ClassicPodClaim
 from holdfast.columns.pod_info import PodInfo
 from holdfast.framework.arguments import Arguments, PluginArgs
 from holdfast.framework.events import ActionType, EventResource, QueueingStrategy
@@ -78,7 +78,7 @@ class ClassicDynamicResources(Plugin):
             return None  # PreFilter has a message for them
         try:
             ledger.claims_of(pod.pod)
-        except ClaimNotReady as not_ready:
+        except ClassicClaimNotReady as not_ready:
             if held_for_others(ledger.held_by(pod.pod), pod.uid):
                 return None  # PostFilter gives them back
             return Reject(Code.UNRESOLVABLE, (not_ready.message,))
@@ -103,7 +103,7 @@ class ClassicDynamicResources(Plugin):
             if is_real and (reason := missing_shadow(pod.pod, entries)):
                 return Reject(Code.UNRESOLVABLE, (reason,))
             claims = ledger.claims_of(pod.pod)
-        except ClaimNotReady as not_ready:
+        except ClassicClaimNotReady as not_ready:
             return Reject(Code.UNRESOLVABLE, (not_ready.message,))
         except InvalidEntries as invalid:
             return Reject(Code.UNRESOLVABLE, (str(invalid),))
@@ -173,7 +173,7 @@ class ClassicDynamicResources(Plugin):
         return QueueingStrategy.SKIP
 
 
-def _claims(pod: PodInfo, ledger: ClassicLedger) -> tuple[PodClaim, ...]:
+def _claims(pod: PodInfo, ledger: ClassicLedger) -> tuple[ClassicPodClaim, ...]:
     if ledger.resources is None or pod.is_reserve_pod:
         return ()
     return ledger.ready_claims_of(pod.pod) or ledger.held_by(pod.pod)
