@@ -21,7 +21,7 @@ from holdfast.driverkit import Device, InvalidInventory
 from holdfast.driverkit.classic.bookings import Booking, Bookings
 from holdfast.driverkit.classic.fitting import (
     Choice,
-    ClaimRequest,
+    ClaimParameters,
     Count,
     FreeDevice,
     Share,
@@ -40,7 +40,7 @@ from holdfast.driverkit.classic.handle import (
     handle_of,
     with_result,
 )
-from holdfast.driverkit.classic.inventory_objects import booked, raw_spec
+from holdfast.driverkit.classic.inventory_conversion import booked, raw_spec
 from holdfast.driverkit.classic.negotiation import (
     ClaimStep,
     answer,
@@ -67,7 +67,7 @@ def whole_devices(free, request, _class=None):
 
 
 def asks(**parameters):
-    return ClaimRequest(parameters)
+    return ClaimParameters(parameters)
 
 
 def test_requests_of_one_pod_fit_together_or_not_at_all():

@@ -15,7 +15,7 @@ from holdfast.apiserver.inprocess import InProcessTransport
 from holdfast.client.client import Client
 from holdfast.driverkit import Device
 from holdfast.driverkit.classic.controller_process import ControllerProcess
-from holdfast.driverkit.classic.inventory_objects import raw_spec
+from holdfast.driverkit.classic.inventory_conversion import raw_spec
 from holdfast.errors import NotFound
 from holdfast.feature_gates import FeatureGates
 from holdfast.testing import Chances, FaultyTransport, a_node, a_pod

@@ -8,7 +8,7 @@ import pytest
 from holdfast.api.scheme import RESOURCE_CLAIMS
 from holdfast.cdi.registry import UnresolvableDevice
 from holdfast.driverkit import Capacity, Cdi, Device, Driver, DriverError, Unhealthy
-from holdfast.driverkit.handlers import Handler
+from holdfast.driverkit.author_functions import AuthorFunction
 from holdfast.driverkit.process import DriverProcess
 from holdfast.errors import BadConfiguration, Refused
 from holdfast.testing.driver_conformance import check_driver_async
@@ -229,7 +229,7 @@ def test_a_wrong_driver_is_refused_with_the_reason(make, message):
 
 async def test_functions_take_what_they_need():
     for function in (lambda: 1, lambda a: 1, lambda a, b: 1, lambda a, b, c=3: 1, lambda *a: 1):
-        assert await Handler(function, "prepare", "claim", "devices")(1, 2) == 1
+        assert await AuthorFunction(function, "prepare", "claim", "devices")(1, 2) == 1
 
     async def later():
         return 1
@@ -237,8 +237,12 @@ async def test_functions_take_what_they_need():
     def steps():
         yield threading.current_thread() is not threading.main_thread()
 
-    assert await Handler(later, "inventory")() == await Handler(lambda: later(), "inventory")() == 1
-    assert await Handler(steps, "inventory")() == [True]
+    assert (
+        await AuthorFunction(later, "inventory")()
+        == await AuthorFunction(lambda: later(), "inventory")()
+        == 1
+    )
+    assert await AuthorFunction(steps, "inventory")() == [True]
 
 
 async def test_an_error_of_prepare_leaves_no_file():

@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from holdfast.driverkit.author_functions import AuthorFunction, F
 from holdfast.driverkit.claims import Claim, Prepared
 from holdfast.driverkit.classic.functions import ClassicFunctions
 from holdfast.driverkit.classic.parameters import crd_of
-from holdfast.driverkit.handlers import F, Handler
 from holdfast.driverkit.inventory import Device, InvalidInventory, Item, Taint, pools_of
 from holdfast.errors import BadConfiguration
 from holdfast.validation.device_names import check_driver
@@ -58,7 +58,7 @@ class Driver:
         self.namespace = namespace or name.replace(".", "-")
         self.classic = ClassicFunctions(name, params, class_params, handle, structured)
         """What a driver of classic DRA has besides."""
-        self._handlers: dict[str, Handler] = {}
+        self._handlers: dict[str, AuthorFunction] = {}
 
     def inventory(self, function: F) -> F:
         """Decorate ``(node) -> [Device(...), …]``, or a dict of such lists by pool."""
@@ -174,7 +174,7 @@ class Driver:
     def _add(self, name: str, function: F, *offered: str) -> F:
         if name in self._handlers:
             raise BadConfiguration(f"driver {self.name} has two functions for @driver.{name}")
-        self._handlers[name] = Handler(function, name, *offered)
+        self._handlers[name] = AuthorFunction(function, name, *offered)
         return function
 
     def _tainted(self, item: Item, unhealthy: Mapping[str, Unhealthy]) -> Item:

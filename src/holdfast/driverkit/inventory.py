@@ -6,11 +6,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from holdfast.api.decode import JsonObject
 from holdfast.api.quantity import AmountText, Quantity
 from holdfast.errors import BadRequest, Refused
 
-Amounts = Mapping[str, AmountText]
-Raw = dict[str, Any]
+CounterAmounts = Mapping[str, AmountText]
 
 
 class InvalidInventory(Refused):
@@ -58,7 +58,7 @@ class CounterSet:
     """Amounts that several devices of the pool share, such as the memory of a divisible GPU."""
 
     name: str
-    counters: Amounts
+    counters: CounterAmounts
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ class Device:
     name: str
     attributes: Mapping[str, AttributeValue] = field(default_factory=dict)
     capacity: Mapping[str, AmountText | Capacity] = field(default_factory=dict)
-    consumes: Mapping[str, Amounts] = field(default_factory=dict)
+    consumes: Mapping[str, CounterAmounts] = field(default_factory=dict)
     taints: Sequence[Taint] = ()
     shareable: bool = False
 
@@ -96,7 +96,7 @@ def pools_of(inventory: Any, node: str) -> dict[str, list[Item]]:
     return pools
 
 
-def raw_device(device: Device) -> Raw:
+def raw_device(device: Device) -> JsonObject:
     """Return a device in the form of the API; raises InvalidInventory."""
     at = f'device "{device.name}"'
     if not isinstance(device.name, str):
@@ -104,7 +104,7 @@ def raw_device(device: Device) -> Raw:
     for field_name in ("attributes", "capacity", "consumes"):
         if not isinstance(getattr(device, field_name), Mapping):
             raise InvalidInventory(f"{at}: {field_name}: must be a dict")
-    raw: Raw = {"name": device.name}
+    raw: JsonObject = {"name": device.name}
     if device.attributes:
         raw["attributes"] = {
             key: _raw_attribute(value, f"{at}: attributes[{key}]")
@@ -127,26 +127,26 @@ def raw_device(device: Device) -> Raw:
     return raw
 
 
-def raw_counter_set(counters: CounterSet) -> Raw:
+def raw_counter_set(counters: CounterSet) -> JsonObject:
     """Return a counter set in the form of the API; raises InvalidInventory."""
     at = f'counter set "{counters.name}"'
     return {"name": counters.name, "counters": _raw_counters(counters.counters, at)}
 
 
-def _raw_counters(counters: Amounts, at: str) -> Raw:
+def _raw_counters(counters: CounterAmounts, at: str) -> JsonObject:
     if not isinstance(counters, Mapping):
         raise InvalidInventory(f"{at}: must be a dict of amounts, not {counters!r}")
     return {key: {"value": _amount(value, f"{at}[{key}]")} for key, value in counters.items()}
 
 
-def _raw_taint(taint: Taint, at: str) -> Raw:
+def _raw_taint(taint: Taint, at: str) -> JsonObject:
     if not isinstance(taint, Taint):
         raise InvalidInventory(f"{at}: taints: must be a list of Taint, not {taint!r}")
     raw = {"key": taint.key, "effect": taint.effect}
     return raw | {"value": taint.value} if taint.value else raw
 
 
-def _raw_attribute(value: Any, at: str) -> Raw:
+def _raw_attribute(value: Any, at: str) -> JsonObject:
     if (kind := _kind(value)) is not None:
         return {kind: _plain(value)}
     items = list(value) if isinstance(value, Sequence) else []
@@ -172,17 +172,17 @@ def _kind(value: Any) -> str | None:
     return next((name for kind, name in kinds if isinstance(value, kind)), None)
 
 
-def _raw_capacity(capacity: AmountText | Capacity, at: str) -> Raw:
+def _raw_capacity(capacity: AmountText | Capacity, at: str) -> JsonObject:
     if not isinstance(capacity, Capacity):
         return {"value": _amount(capacity, at)}
-    policy: Raw = {}
+    policy: JsonObject = {}
     if capacity.default is not None:
         policy["default"] = _amount(capacity.default, f"{at}.default")
     if capacity.values:
         policy["validValues"] = [_amount(value, f"{at}.values") for value in capacity.values]
     if limits := dict(_range(capacity, at)):
         policy["validRange"] = limits
-    raw: Raw = {"value": _amount(capacity.value, f"{at}.value")}
+    raw: JsonObject = {"value": _amount(capacity.value, f"{at}.value")}
     return raw | {"requestPolicy": policy} if policy else raw
 
 

@@ -7,13 +7,14 @@ import logging
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
+from holdfast.api.decode import JsonObject
 from holdfast.api.resource import Resource, Untyped
 from holdfast.api.scheme import NODES, RESOURCE_SLICES
 from holdfast.client.backoff import Backoff
 from holdfast.client.client import Client
 from holdfast.client.informer import Informer
 from holdfast.clock import Clock
-from holdfast.driverkit.inventory import Item, Raw
+from holdfast.driverkit.inventory import Item
 from holdfast.driverkit.slices import (
     Content,
     SliceOwner,
@@ -135,7 +136,7 @@ class SlicePublisher:
         wanted = self._wanted or {}
         owner = SliceOwner(self._driver, self._node, await self._node_uid())
         listing = await self._client.list(_SLICES, fields=self._selector)
-        stored: dict[str, list[Raw]] = {name: [] for name in wanted}
+        stored: dict[str, list[JsonObject]] = {name: [] for name in wanted}
         for raw in listing.items:
             stored.setdefault(raw["spec"].get("pool", {}).get("name", ""), []).append(raw)
         for pool, slices in stored.items():
@@ -159,7 +160,7 @@ class SlicePublisher:
         for raw in plan.create:
             self._compare(raw, await self._client.create(_SLICES, raw))
 
-    def _compare(self, sent: Raw, stored: Raw) -> None:
+    def _compare(self, sent: JsonObject, stored: JsonObject) -> None:
         """Report fields that the server dropped, and accept that they are missing."""
         wanted, found = content_of(sent), content_of(stored)
         dropped = tuple(dropped_fields(wanted, found))

@@ -7,12 +7,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from holdfast.api.decode import JsonObject
 from holdfast.driverkit.inventory import (
     CounterSet,
     Device,
     InvalidInventory,
     Item,
-    Raw,
     raw_counter_set,
     raw_device,
 )
@@ -33,7 +33,7 @@ class SliceOwner:
     node: str
     node_uid: str
 
-    def new_slice(self, index: int, spec: Raw) -> Raw:
+    def new_slice(self, index: int, spec: JsonObject) -> JsonObject:
         """Return a slice; names sort in the order of allocation."""
         return {
             "apiVersion": "resource.k8s.io/v1",
@@ -53,7 +53,7 @@ class SliceOwner:
             "spec": spec,
         }
 
-    def spec(self, pool: str, generation: int, count: int, content: Content) -> Raw:
+    def spec(self, pool: str, generation: int, count: int, content: Content) -> JsonObject:
         """Return the spec of a slice of a pool."""
         numbers = {"name": pool, "generation": generation, "resourceSliceCount": count}
         return {"driver": self.driver, "nodeName": self.node, "pool": numbers, **content}
@@ -63,9 +63,9 @@ class SliceOwner:
 class SlicePlan:
     """Writes that bring the slices of one pool to the wanted state, in this order."""
 
-    delete: list[Raw] = field(default_factory=list)
-    update: list[Raw] = field(default_factory=list)
-    create: list[Raw] = field(default_factory=list)
+    delete: list[JsonObject] = field(default_factory=list)
+    update: list[JsonObject] = field(default_factory=list)
+    create: list[JsonObject] = field(default_factory=list)
 
     def __bool__(self) -> bool:
         return bool(self.delete or self.update or self.create)
@@ -100,7 +100,7 @@ def plan_pool(
     owner: SliceOwner,
     pool: str,
     wanted: Sequence[Content],
-    stored: Sequence[Raw],
+    stored: Sequence[JsonObject],
     accepted: Mapping[str, tuple[Content, Content]],
 ) -> SlicePlan:
     """Plan the writes for one pool.
@@ -110,7 +110,7 @@ def plan_pool(
     are deleted. The generation stays if at most one update is needed and no creation.
     """
     plan = SlicePlan()
-    current: dict[int, Raw] = {}
+    current: dict[int, JsonObject] = {}
     newest = max((_pool(raw).get("generation", 0) for raw in stored), default=0)
     for raw in sorted(stored, key=_name):
         index = _index(raw)
@@ -139,7 +139,7 @@ def plan_pool(
     return plan
 
 
-def content_of(raw: Raw) -> Content:
+def content_of(raw: JsonObject) -> Content:
     """Return the content of a slice, without the times of taints: the server sets them."""
     spec = raw["spec"]
     content = {key: spec[key] for key in ("devices", "sharedCounters") if spec.get(key)}
@@ -166,12 +166,12 @@ def dropped_fields(sent: Any, stored: Any, at: str = "") -> Iterator[str]:
         yield at
 
 
-def _parts(items: list[Raw], most: int) -> Iterator[list[Raw]]:
+def _parts(items: list[JsonObject], most: int) -> Iterator[list[JsonObject]]:
     for start in range(0, len(items), most):
         yield items[start : start + most]
 
 
-def _duplicates(items: Iterable[Raw], word: str) -> Iterator[str]:
+def _duplicates(items: Iterable[JsonObject], word: str) -> Iterator[str]:
     seen: set[str] = set()
     for item in items:
         if item["name"] in seen:
@@ -179,7 +179,7 @@ def _duplicates(items: Iterable[Raw], word: str) -> Iterator[str]:
         seen.add(item["name"])
 
 
-def _counter_problems(devices: Iterable[Raw], sets: Iterable[Raw]) -> Iterator[str]:
+def _counter_problems(devices: Iterable[JsonObject], sets: Iterable[JsonObject]) -> Iterator[str]:
     known = {one["name"]: one["counters"] for one in sets}
     for device in devices:
         at = f'device "{device["name"]}": consumes'
@@ -206,33 +206,35 @@ def _named(message: str, content: Content) -> str:
     return f'device "{name}": {message[found.end() :]}'
 
 
-def _name(raw: Raw) -> str:
+def _name(raw: JsonObject) -> str:
     return str(raw["metadata"]["name"])
 
 
-def _pool(raw: Raw) -> Raw:
-    pool: Raw = raw["spec"].get("pool", {})
+def _pool(raw: JsonObject) -> JsonObject:
+    pool: JsonObject = raw["spec"].get("pool", {})
     return pool
 
 
-def _index(raw: Raw) -> int:
+def _index(raw: JsonObject) -> int:
     """Return the index in the name of a slice, or -1."""
     found = _INDEX.match(_name(raw))
     return -1 if found is None else int(found[1], 16)
 
 
-def _owned(raw: Raw, owner: SliceOwner) -> bool:
+def _owned(raw: JsonObject, owner: SliceOwner) -> bool:
     references = raw["metadata"].get("ownerReferences") or ()
     return any(reference.get("uid") == owner.node_uid for reference in references)
 
 
-def _same(wanted: Content, raw: Raw, accepted: Mapping[str, tuple[Content, Content]]) -> bool:
+def _same(
+    wanted: Content, raw: JsonObject, accepted: Mapping[str, tuple[Content, Content]]
+) -> bool:
     """Tell whether a slice has this content, or what the server stores of it."""
     stored = content_of(raw)
     return wanted == stored or accepted.get(_name(raw)) == (wanted, stored)
 
 
-def _taint_times(stored: Iterable[Raw]) -> dict[tuple[str, ...], str]:
+def _taint_times(stored: Iterable[JsonObject]) -> dict[tuple[str, ...], str]:
     """Return when the stored taints were added, by device and taint."""
     return {
         _taint_key(device, taint): taint["timeAdded"]
@@ -250,7 +252,7 @@ def _with_times(content: Content, times: Mapping[tuple[str, ...], str] | None) -
     return {"devices": [_device_with_times(device, times or {}) for device in content["devices"]]}
 
 
-def _device_with_times(device: Raw, times: Mapping[tuple[str, ...], str]) -> Raw:
+def _device_with_times(device: JsonObject, times: Mapping[tuple[str, ...], str]) -> JsonObject:
     if "taints" not in device:
         return device
     taints = []
@@ -261,5 +263,5 @@ def _device_with_times(device: Raw, times: Mapping[tuple[str, ...], str]) -> Raw
     return {**device, "taints": taints}
 
 
-def _taint_key(device: Raw, taint: Raw) -> tuple[str, ...]:
+def _taint_key(device: JsonObject, taint: JsonObject) -> tuple[str, ...]:
     return device["name"], taint["key"], taint.get("value", ""), taint["effect"]

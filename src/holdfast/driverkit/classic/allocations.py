@@ -29,7 +29,7 @@ from holdfast.driverkit.classic.fitting import Unsuitable
 from holdfast.driverkit.classic.functions import FitFunctions
 from holdfast.driverkit.classic.handle import Handle, encode_handle, handle_of, with_result
 from holdfast.driverkit.classic.handlers import ClaimItem, NotYet
-from holdfast.driverkit.classic.inventory_objects import choice_of, request_of
+from holdfast.driverkit.classic.inventory_conversion import choice_of, request_of
 from holdfast.driverkit.classic.inventory_store import InventoryStore
 from holdfast.errors import HoldfastError, Retryable
 
@@ -38,7 +38,7 @@ class StillAllocating(Retryable):
     """A node has begun to allocate a claim and has not answered."""
 
 
-class Allocations:
+class BookingAllocator:
     """Allocates what is booked, and undoes it."""
 
     def __init__(self, functions: FitFunctions, store: InventoryStore) -> None:

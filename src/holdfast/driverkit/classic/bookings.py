@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from holdfast.api.classic_node_inventory import BookedClaim, NodeInventory
 from holdfast.driverkit.classic.fitting import (
     Choice,
-    ClaimRequest,
+    ClaimParameters,
     Fits,
     FreeDevice,
     WrongChoice,
@@ -22,7 +22,7 @@ from holdfast.driverkit.classic.fitting import (
     remaining,
     without,
 )
-from holdfast.driverkit.classic.inventory_objects import choice_of, devices_of
+from holdfast.driverkit.classic.inventory_conversion import choice_of, devices_of
 
 NOT_READY = "it has no inventory of the driver, or its inventory is not ready"
 HOLD_SECONDS = 60.0
@@ -100,7 +100,7 @@ class Bookings:
         return found.free
 
     def choose(
-        self, pool: str, fits: Fits, requests: Sequence[ClaimRequest], key: object
+        self, pool: str, fits: Fits, requests: Sequence[ClaimParameters], key: object
     ) -> tuple[Choice, ...] | str:
         """Return the choices of ``fits`` for requests on a node, or why they do not fit.
 

@@ -31,7 +31,7 @@ from holdfast.client.events import EventRecorder
 from holdfast.client.informer_set import InformerSet
 from holdfast.client.workqueue import WorkQueue, run_workers
 from holdfast.clock import Clock
-from holdfast.driverkit.classic.claim_writes import ClaimWrites
+from holdfast.driverkit.classic.claim_writer import ClaimWriter
 from holdfast.driverkit.classic.fitting import Unsuitable, reasons_text
 from holdfast.driverkit.classic.handlers import (
     Allocated,
@@ -104,7 +104,7 @@ class DriverController:
         self.claims = WrittenObjects(claims)
         """All claims, with the controller's own writes."""
         self._schedulings = PodSchedulings(client, schedulings)
-        self._writes = ClaimWrites(name, client, self._resources.claims, self.claims)
+        self._writes = ClaimWriter(name, client, self._resources.claims, self.claims)
         self.queue = WorkQueue(clock, backoff=_BACKOFF)
         self.synced = asyncio.Event()
         """Set when all caches are filled."""

@@ -20,7 +20,7 @@ from aiohttp import web
 from holdfast.api.classic import ClassicClaim, classic_resources
 from holdfast.api.classic_claim_sources import InvalidEntries
 from holdfast.api.classic_claims import ClassicEntry, classic_entries
-from holdfast.api.decode import convert_object
+from holdfast.api.decode import JsonObject, convert_object
 from holdfast.api.meta import ObjectMeta
 from holdfast.api.node import Node
 from holdfast.api.pod import Pod
@@ -31,7 +31,7 @@ from holdfast.client.kubeconfig import load
 from holdfast.clock import Clock, SystemClock
 from holdfast.driverkit.classic.controller_process import expect_classic_group
 from holdfast.driverkit.classic.fit_handlers import FitHandlers
-from holdfast.driverkit.classic.fitting import ClaimRequest, FreeDevice
+from holdfast.driverkit.classic.fitting import ClaimParameters, FreeDevice
 from holdfast.driverkit.classic.inventory_store import InventoryStore
 from holdfast.driverkit.classic.simulation import RequestedClaim, Session
 from holdfast.driverkit.driver import Driver
@@ -44,7 +44,6 @@ IDLE_SECONDS = 600.0
 _MOST_BYTES = 256 << 20
 """A request has full nodes: 5,000 of them are some tens of megabytes."""
 log = logging.getLogger(__name__)
-Json = dict[str, Any]
 T = TypeVar("T")
 
 
@@ -104,11 +103,11 @@ class Extender:
         app.add_routes([web.get(f"/{name}", _health) for name in ("healthz", "livez", "readyz")])
         return app
 
-    async def _on_start(self, request: web.Request, body: Json) -> web.Response:
+    async def _on_start(self, request: web.Request, body: JsonObject) -> web.Response:
         name = self._sessions.start()
         return web.json_response({"Session": name}, headers={SESSION_HEADER: name})
 
-    async def _on_filter(self, request: web.Request, body: Json) -> web.Response:
+    async def _on_filter(self, request: web.Request, body: JsonObject) -> web.Response:
         session = self._session(request)
         pod = _object(body, "pod", Pod)
         listed = _field(body, "nodes")
@@ -118,7 +117,7 @@ class Extender:
         nodes = [_object({"node": raw}, "node", Node) for raw in raw_nodes]
         failed: dict[str, str] = {}
         unresolvable: dict[str, str] = {}
-        result: Json = {
+        result: JsonObject = {
             "Nodes": None,
             "NodeNames": None,
             "FailedNodes": failed,
@@ -140,7 +139,7 @@ class Extender:
         ]
         return web.json_response(result | {"Nodes": {"items": passed}})
 
-    async def _on_node_selected(self, request: web.Request, body: Json) -> web.Response:
+    async def _on_node_selected(self, request: web.Request, body: JsonObject) -> web.Response:
         session = self._session(request)
         pod, node = _object(body, "pod", Pod), _object(body, "node", Node)
         try:
@@ -149,7 +148,7 @@ class Extender:
             return web.json_response({"Error": _shown(error)})
         return web.json_response({"Error": ""})
 
-    async def _on_node_ready(self, request: web.Request, body: Json) -> web.Response:
+    async def _on_node_ready(self, request: web.Request, body: JsonObject) -> web.Response:
         self._session(request)
         name = _field(body, "nodename")
         if not isinstance(name, str) or not name:
@@ -164,7 +163,7 @@ class Extender:
 
 
 def _json(
-    answer: Callable[[web.Request, Json], Awaitable[web.Response]],
+    answer: Callable[[web.Request, JsonObject], Awaitable[web.Response]],
 ) -> Callable[[web.Request], Awaitable[web.Response]]:
     """Read the body and answer errors as text: 400, or 410 for a session that has ended."""
 
@@ -246,11 +245,11 @@ class ExtenderProcess:
                 raise HoldfastError(f"claim {claim.name}: there is no ResourceClass {name}")
             if resource_class.driver_name != self._driver.name:
                 continue
-            request = ClaimRequest()
+            request = ClaimParameters()
             if not claim.is_allocated:
                 of_class = await self._handlers.class_parameters(resource_class)
                 of_claim = await self._handlers.claim_parameters(claim, resource_class, of_class)
-                request = ClaimRequest(of_claim, of_class)
+                request = ClaimParameters(of_claim, of_class)
             found.append(RequestedClaim(claim, resource_class, request))
         return found
 

@@ -18,22 +18,22 @@ from holdfast.api.quantity import Quantity
 from holdfast.api.scheme import NODES
 from holdfast.client.client import Client
 from holdfast.clock import Clock
-from holdfast.driverkit.classic.allocations import Allocations
+from holdfast.driverkit.classic.allocations import BookingAllocator
 from holdfast.driverkit.classic.bookings import NOT_READY, Booking, Bookings
 from holdfast.driverkit.classic.fitting import (
     NO_FREE_DEVICE,
     Choice,
-    ClaimRequest,
+    ClaimParameters,
     Unsuitable,
     is_optional,
     less_preferred,
     quantity,
     reasons_text,
 )
-from holdfast.driverkit.classic.functions import FitFunctions, Usage
+from holdfast.driverkit.classic.functions import FitFunctions, NamespaceUsage
 from holdfast.driverkit.classic.handle import booking_of, decode_handle, encode_handle
 from holdfast.driverkit.classic.handlers import Allocated, ClaimItem, RefusedNodes
-from holdfast.driverkit.classic.inventory_objects import booked, choice_of
+from holdfast.driverkit.classic.inventory_conversion import booked, choice_of
 from holdfast.driverkit.classic.inventory_store import InventoryStore
 from holdfast.driverkit.classic.parameters import (
     ParameterReader,
@@ -66,7 +66,7 @@ class FitHandlers:
         self._clock = clock
         self.store = store
         self.bookings: Bookings = store.bookings
-        self._allocations = Allocations(functions, store)
+        self._allocations = BookingAllocator(functions, store)
         self._repeats = Repeats(now=clock.monotonic)
         self._reader = ParameterReader(client)
         self._classes: dict[tuple[str, str], tuple[float, Any]] = {}
@@ -220,7 +220,7 @@ class FitHandlers:
         }
         missing = [item for item in items if item.claim.uid not in found]
         if missing:
-            requests = [ClaimRequest(i.claim_parameters, i.class_parameters) for i in missing]
+            requests = [ClaimParameters(i.claim_parameters, i.class_parameters) for i in missing]
             key = msgspec.json.encode([[r.parameters, r.class_parameters] for r in requests])
             choices = self.bookings.choose(pool, self._functions.fits, requests, key)
             if isinstance(choices, str):
@@ -238,7 +238,7 @@ class FitHandlers:
 
     def _booked(self, item: ClaimItem, choice: Choice) -> BookedClaim:
         """Return the booking of a claim, with its request if a function allocates."""
-        request = ClaimRequest(item.claim_parameters, item.class_parameters)
+        request = ClaimParameters(item.claim_parameters, item.class_parameters)
         given = request if self._functions.do_allocate else None
         return booked(item.claim.namespace, item.claim.name, choice, given)
 
@@ -322,9 +322,9 @@ def _gives(item: ClaimItem, choices: Mapping[str, Choice]) -> bool:
     return not is_optional(item.claim_parameters) or choices[item.claim.uid].amount > 0
 
 
-def usage_of(claims: Iterable[BookedClaim], namespace: str) -> Usage:
+def usage_of(claims: Iterable[BookedClaim], namespace: str) -> NamespaceUsage:
     """Return what the claims of a namespace have."""
-    usage = Usage()
+    usage = NamespaceUsage()
     for claim in claims:
         if claim.namespace != namespace:
             continue

@@ -94,7 +94,7 @@ class Choice:
 
 
 @dataclass(frozen=True, slots=True)
-class ClaimRequest:
+class ClaimParameters:
     """The parameters of a claim and of its class."""
 
     parameters: Any = None
@@ -145,7 +145,7 @@ def remaining(devices: Iterable[FreeDevice], bookings: Iterable[Choice]) -> list
 
 
 def choose(
-    fits: Fits, free: Sequence[FreeDevice], requests: Sequence[ClaimRequest]
+    fits: Fits, free: Sequence[FreeDevice], requests: Sequence[ClaimParameters]
 ) -> tuple[Choice, ...] | str:
     """Return a choice for each request such that all fit together, or why one does not fit.
 

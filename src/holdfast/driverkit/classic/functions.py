@@ -8,9 +8,9 @@ from typing import Any
 
 from holdfast.api.node import Node
 from holdfast.api.quantity import Quantity
+from holdfast.driverkit.author_functions import AuthorFunction, F, plain
 from holdfast.driverkit.classic.fitting import Fits, FreeDevice
-from holdfast.driverkit.classic.inventory_objects import expected_devices
-from holdfast.driverkit.handlers import F, Handler, plain
+from holdfast.driverkit.classic.inventory_conversion import expected_devices
 from holdfast.driverkit.inventory import Device, Item, pools_of
 from holdfast.errors import BadConfiguration
 
@@ -25,7 +25,7 @@ _OFFERED = {
     "handlers": ("client", "clock"),
 }
 _PLAIN = ("fits", "quota", "handlers", "new_node")
-Call = Callable[..., Awaitable[Any]]
+AsyncFunction = Callable[..., Awaitable[Any]]
 
 
 class ClassicFunctions:
@@ -81,7 +81,7 @@ class ClassicFunctions:
         if name in self._functions:
             raise BadConfiguration(f"driver {self._driver} has two functions for @driver.{name}")
         offered = _OFFERED[name]
-        make = plain if name in _PLAIN else Handler
+        make = plain if name in _PLAIN else AuthorFunction
         self._functions[name] = make(function, name, *offered)
         return function
 
@@ -151,7 +151,7 @@ class ClassicFunctions:
 
 
 @dataclass(slots=True)
-class Usage:
+class NamespaceUsage:
     """What the claims of a namespace have of a driver's devices."""
 
     claims: int = 0
@@ -165,11 +165,11 @@ class FitFunctions:
     """The author's functions and types; those that are missing are None."""
 
     fits: Fits
-    allocate: Call | None = None
+    allocate: AsyncFunction | None = None
     """``(request, choice, class parameters, claim) -> data of the handle``."""
-    release: Call | None = None
+    release: AsyncFunction | None = None
     """``(handle)``."""
-    quota: Callable[[str, Usage, Any, Any], str | None] | None = None
+    quota: Callable[[str, NamespaceUsage, Any, Any], str | None] | None = None
     """``(namespace, usage, request, class parameters) -> reason of a refusal, or None``."""
     parameters: Any = None
     class_parameters: Any = None

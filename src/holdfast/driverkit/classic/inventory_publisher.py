@@ -12,14 +12,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 from holdfast.api.classic_node_inventory import NODE_INVENTORIES, NodeInventory
-from holdfast.api.decode import convert_object
+from holdfast.api.decode import JsonObject, convert_object
 from holdfast.api.resource import Resource, Untyped
 from holdfast.api.scheme import NODES
 from holdfast.client.backoff import Backoff
 from holdfast.client.client import Client
 from holdfast.clock import Clock
-from holdfast.driverkit.classic.inventory_objects import choice_of, raw_spec
-from holdfast.driverkit.inventory import CounterSet, Device, InvalidInventory, Item, Raw
+from holdfast.driverkit.classic.inventory_conversion import choice_of, raw_spec
+from holdfast.driverkit.inventory import CounterSet, Device, InvalidInventory, Item
 from holdfast.driverkit.slice_publisher import SlicePublisher
 from holdfast.errors import AlreadyExists, HoldfastError, NotFound, Refused
 from holdfast.repeated_log import Repeats
@@ -265,7 +265,7 @@ class DividedPublisher:
             await self._slices.published.wait()
             self.published.set()
 
-    def _on_stored(self, raw: Raw) -> None:
+    def _on_stored(self, raw: JsonObject) -> None:
         self._stored = convert_object(raw, NodeInventory)
         self._is_known = True
         self._publish_slices()

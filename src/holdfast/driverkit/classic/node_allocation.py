@@ -18,7 +18,7 @@ from holdfast.api.meta import version_guard
 from holdfast.client.client import Client
 from holdfast.clock import Clock
 from holdfast.driverkit.classic.fitting import Unsuitable
-from holdfast.driverkit.classic.inventory_objects import choice_of, request_of
+from holdfast.driverkit.classic.inventory_conversion import choice_of, request_of
 from holdfast.errors import HoldfastError, NotFound
 from holdfast.repeated_log import Repeats
 

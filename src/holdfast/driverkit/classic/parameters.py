@@ -16,13 +16,13 @@ from typing import Any, Literal, Union
 import msgspec
 
 from holdfast.api.classic_claim_sources import ParametersReference
+from holdfast.api.decode import JsonObject
 from holdfast.api.resource import Resource, Untyped
 from holdfast.client.client import Client
 from holdfast.errors import BadConfiguration, HoldfastError, NotFound
 
 _NOT_PARAMETERS = ("apiVersion", "kind", "metadata", "status")
-Schema = dict[str, Any]
-_PLAIN: dict[Any, Schema] = {
+_PLAIN: dict[Any, JsonObject] = {
     str: {"type": "string"},
     int: {"type": "integer", "format": "int64"},
     float: {"type": "number"},
@@ -195,7 +195,7 @@ def crd_of(
     }
 
 
-def schema_of(wanted: Any, at: str = "") -> Schema:
+def schema_of(wanted: Any, at: str = "") -> JsonObject:
     """Return the structural schema of a type; raises BadConfiguration for one that has none.
 
     >>> schema_of(dict[str, int])
@@ -223,9 +223,9 @@ def schema_of(wanted: Any, at: str = "") -> Schema:
     raise BadConfiguration(f"parameters: {at or 'the type'}: {wanted!r} has no JSON schema")
 
 
-def _object_schema(wanted: type, at: str) -> Schema:
+def _object_schema(wanted: type, at: str) -> JsonObject:
     hints = typing.get_type_hints(wanted)
-    properties: Schema = {}
+    properties: JsonObject = {}
     required = []
     for each in dataclasses.fields(wanted):
         name = camel(each.name)
@@ -234,5 +234,5 @@ def _object_schema(wanted: type, at: str) -> Schema:
         if each.default is dataclasses.MISSING and not factory:
             required.append(name)
         properties[name] = schema
-    found: Schema = {"type": "object", "properties": properties}
+    found: JsonObject = {"type": "object", "properties": properties}
     return found | ({"required": required} if required else {})

@@ -16,7 +16,7 @@ from holdfast.api.pod import NodeSelector, Pod
 from holdfast.classic_dra import reasons
 from holdfast.driverkit.classic.fitting import (
     Choice,
-    ClaimRequest,
+    ClaimParameters,
     Fits,
     FreeDevice,
     Unsuitable,
@@ -34,11 +34,11 @@ class RequestedClaim:
     claim: ClassicClaim
     """As it is stored, or as it would be created for the pod."""
     resource_class: ClassicClass
-    request: ClaimRequest
+    request: ClaimParameters
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class UnusableNode:
     """Why a pod's claims cannot be used on a node; ``everywhere``: neither on a new one."""
 
     reason: str
@@ -73,15 +73,17 @@ class Session:
         self._network = network
         self._allocated: dict[str, _Allocated] = {}
 
-    def refusal(self, pod: Pod, claims: Sequence[RequestedClaim], node: Node) -> Refusal | None:
+    def refusal(
+        self, pod: Pod, claims: Sequence[RequestedClaim], node: Node
+    ) -> UnusableNode | None:
         """Return why the claims of a pod cannot be used on a node, or None."""
         found = self._choices(pod, claims, node)
-        return found if isinstance(found, Refusal) else None
+        return found if isinstance(found, UnusableNode) else None
 
     def select(self, pod: Pod, claims: Sequence[RequestedClaim], node: Node) -> None:
         """Allocate the claims of a pod on a node; raises Unsuitable."""
         found = self._choices(pod, claims, node)
-        if isinstance(found, Refusal):
+        if isinstance(found, UnusableNode):
             raise Unsuitable(found.reason)
         for needed, choice in found:
             if choice is not None:
@@ -95,39 +97,39 @@ class Session:
 
     def _choices(
         self, pod: Pod, claims: Sequence[RequestedClaim], node: Node
-    ) -> list[tuple[RequestedClaim, Choice | None]] | Refusal:
+    ) -> list[tuple[RequestedClaim, Choice | None]] | UnusableNode:
         """Return a choice for each claim that is not allocated, None for the others."""
         pending = []
         for needed in claims:
             if needed.claim.key not in self._allocated and not needed.claim.is_allocated:
                 pending.append(needed)
                 if not _matches(needed.resource_class.suitable_nodes, node):
-                    return Refusal(reasons.EXCLUDED_BY_CLASS)
+                    return UnusableNode(reasons.EXCLUDED_BY_CLASS)
             elif (refusal := self._unusable(pod, needed.claim, node)) is not None:
                 return refusal
         chosen: dict[str, Choice] = {}
         if pending:
             free = self._free_on(node)
             if free is None:
-                return Refusal(NEW_NODE)
+                return UnusableNode(NEW_NODE)
             found = choose(self._fits, free, [needed.request for needed in pending])
             if isinstance(found, str):
-                return Refusal(found, everywhere=self._network)
+                return UnusableNode(found, everywhere=self._network)
             chosen = {n.claim.key: choice for n, choice in zip(pending, found, strict=True)}
         return [(needed, chosen.get(needed.claim.key)) for needed in claims]
 
-    def _unusable(self, pod: Pod, claim: ClassicClaim, node: Node) -> Refusal | None:
+    def _unusable(self, pod: Pod, claim: ClassicClaim, node: Node) -> UnusableNode | None:
         """Return why an allocated claim cannot be used on a node."""
         if claim.status.deallocation_requested or claim.is_deleted:
-            return Refusal(reasons.MUST_BE_REALLOCATED, everywhere=True)
+            return UnusableNode(reasons.MUST_BE_REALLOCATED, everywhere=True)
         known = self._allocated.get(claim.key) or _stored(claim)
         if not known.shared and known.users - {pod.uid}:
-            return Refusal(reasons.IN_USE, everywhere=True)
+            return UnusableNode(reasons.IN_USE, everywhere=True)
         stored = claim.status.allocation
         here = known.node in ("", node.name)
         if stored is not None:
             here = _matches(stored.available_on_nodes, node)
-        return None if here else Refusal(reasons.UNAVAILABLE)
+        return None if here else UnusableNode(reasons.UNAVAILABLE)
 
     def _pool(self, node: Node) -> str:
         return "" if self._network else node.name

@@ -15,7 +15,7 @@ from holdfast.api.devices import DeviceAttribute
 from holdfast.driverkit.classic.fitting import (
     Attribute,
     Choice,
-    ClaimRequest,
+    ClaimParameters,
     FreeDevice,
     Share,
     quantity,
@@ -27,13 +27,13 @@ MAX_BOOKING_BYTES = 2 * MAX_HANDLE_BYTES
 
 
 def booked(
-    namespace: str, name: str, choice: Choice, request: ClaimRequest | None = None
+    namespace: str, name: str, choice: Choice, request: ClaimParameters | None = None
 ) -> BookedClaim:
     """Return what a claim has in the form of the API; with its request if a function allocates.
 
     Raises HoldfastError if it is large: all claims of a node stand in one object.
     """
-    request = request or ClaimRequest()
+    request = request or ClaimParameters()
     shares = (BookedShare(device=one.device, capacity=dict(one.capacity)) for one in choice.shares)
     found = BookedClaim(
         namespace=namespace,

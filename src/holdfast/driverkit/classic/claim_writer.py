@@ -22,7 +22,7 @@ from holdfast.driverkit.classic.written_objects import WrittenObjects
 from holdfast.errors import HoldfastError, NotFound
 
 
-class ClaimWrites:
+class ClaimWriter:
     """Patches claims with uid and resource version: 409 says that another has changed them."""
 
     def __init__(

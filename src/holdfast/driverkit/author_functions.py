@@ -12,7 +12,7 @@ from holdfast.errors import BadConfiguration
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-class Handler:
+class AuthorFunction:
     """A function of the author; it may take fewer arguments than it is offered."""
 
     def __init__(self, function: Callable[..., Any], name: str, *offered: str) -> None:
