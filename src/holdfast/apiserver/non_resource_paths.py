@@ -10,7 +10,7 @@ from holdfast.apiserver.discovery import Discovery
 from holdfast.apiserver.kinds.core_k8s_io import DEFINITIONS
 from holdfast.apiserver.metrics import RequestMetrics
 from holdfast.apiserver.operation import ServerContext
-from holdfast.apiserver.schema import openapi, openapi_v2
+from holdfast.apiserver.schema import openapi
 from holdfast.apiserver.wire.request_info import RequestInfo
 from holdfast.apiserver.wire.responses import json_response, text_response
 from holdfast.client.transport import Request, Response
@@ -91,8 +91,8 @@ class NonResourcePaths:
     def _openapi(self, path: str, headers: Mapping[str, str]) -> Response:
         resources = [descriptor.resource for descriptor in self._context.registry]
         crds = [*self._crds.served_crds(), *DEFINITIONS]
-        if path == openapi_v2.PATH:
-            return openapi_v2.response(headers)
+        if path == openapi.V2_PATH:
+            return openapi.v2_response(headers)
         if path == "/openapi/v3":
             return Response(
                 200, {"content-type": "application/json"}, openapi.index(resources, crds)

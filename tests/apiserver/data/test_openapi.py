@@ -6,7 +6,7 @@ import json
 from holdfast.api import scheme
 from holdfast.api.resource import Resource
 from holdfast.apiserver import data
-from holdfast.apiserver.schema import openapi, openapi_v2
+from holdfast.apiserver.schema import openapi
 from holdfast.apiserver.schema.structural import shipped_crds
 
 RESOURCES = [
@@ -117,9 +117,9 @@ def test_the_shipped_data_stays_small():
 
 
 def test_the_v2_document_has_no_schemas_in_json_and_protobuf():
-    written = json.loads(openapi_v2.response({"accept": "application/json"}).body)
+    written = json.loads(openapi.v2_response({"accept": "application/json"}).body)
     assert (written["swagger"], written["paths"]) == ("2.0", {})
     kubectls = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
-    packed = openapi_v2.response({"accept": kubectls})
+    packed = openapi.v2_response({"accept": kubectls})
     assert packed.headers["content-type"] == kubectls.replace("@", ".")
     assert packed.body == b"\n\x032.0\x12\x13\n\nKubernetes\x12\x05v1.36"

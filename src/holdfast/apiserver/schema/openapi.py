@@ -1,7 +1,11 @@
-"""OpenAPI v3 documents, one per group version, for kubectl create, apply, edit and explain.
+"""OpenAPI documents: v3, one per group version, for kubectl create, apply and explain; and v2.
 
-The documents contain only what kubectl needs: the schemas of the served kinds, and paths with the
-query parameters and patch types of each resource.
+The v3 documents contain only what kubectl needs: the schemas of the served kinds, and paths with
+the query parameters and patch types of each resource.
+
+The v2 document has no schemas. kubectl validates the items of a ``kind: List`` with it and skips
+kinds that are not in it; the server validates each item anyway. Without the document kubectl
+rejects every List.
 """
 
 from __future__ import annotations
@@ -18,6 +22,8 @@ from holdfast.api.resource import Resource
 from holdfast.apiserver import data
 from holdfast.apiserver.schema import classic_fields
 from holdfast.apiserver.schema.fields import type_of
+from holdfast.apiserver.wire.responses import json_response
+from holdfast.client.transport import Response
 
 _REF = classic_fields.REF
 _META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
@@ -44,6 +50,9 @@ _PARAMETERS = [
 _documents: dict[tuple[str, str], tuple[str, bytes]] = {}
 
 OpenApiSchema = dict[str, Any]
+V2_PATH = "/openapi/v2"
+_V2_PROTOBUF = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
+_TITLE, _VERSION = "Kubernetes", "v1.36"
 
 
 def index(resources: Iterable[Resource[Any]], crds: Iterable[Mapping[str, Any]] = ()) -> bytes:
@@ -205,3 +214,19 @@ def _with_object_fields(schema: Mapping[str, Any]) -> OpenApiSchema:
     }
     properties.pop("metadata", None)
     return {**schema, "properties": {**head, **properties}}
+
+
+def v2_response(headers: Mapping[str, str]) -> Response:
+    """Return the v2 document in gnostic's protobuf format, which kubectl requests, or as JSON."""
+    accepted = headers.get("accept", "")
+    if "proto-openapi.spec.v2" not in accepted:
+        info = {"title": _TITLE, "version": _VERSION}
+        return json_response({"swagger": "2.0", "info": info, "paths": {}, "definitions": {}})
+    info_message = _protobuf_field(1, _TITLE.encode()) + _protobuf_field(2, _VERSION.encode())
+    document = _protobuf_field(1, b"2.0") + _protobuf_field(2, info_message)
+    return Response(200, {"content-type": _V2_PROTOBUF, "cache-control": "no-cache"}, document)
+
+
+def _protobuf_field(number: int, value: bytes) -> bytes:
+    """Encode a string or message field shorter than 128 bytes."""
+    return bytes((number << 3 | 2, len(value))) + value

@@ -15,12 +15,14 @@ from typing import Any
 import msgspec
 
 from holdfast.apiserver import data
-from holdfast.apiserver.schema.structural.default_validation import default_problems
 from holdfast.apiserver.schema.structural.node import ABSENT, SchemaNode, compile_node
 from holdfast.apiserver.schema.structural.pruning_and_defaulting import apply_defaults, prune
 from holdfast.apiserver.schema.structural.rule_evaluation import broken_rules
 from holdfast.apiserver.schema.structural.rule_validation import rule_problems
-from holdfast.apiserver.schema.structural.schema_validation import structural_problems
+from holdfast.apiserver.schema.structural.schema_validation import (
+    default_problems,
+    structural_problems,
+)
 from holdfast.apiserver.schema.structural.value_validation import duplicates, violations
 from holdfast.errors import CAUSE_LIMIT, Cause, Details, Invalid
 

@@ -1,4 +1,4 @@
-"""Check that a schema is structural, as Kubernetes requires for CRDs.
+"""Check that a schema is structural, as Kubernetes requires for CRDs, and that its defaults fit it.
 
 In a structural schema every field, item and value has a type, and allOf, anyOf, oneOf and not only
 restrict fields that are specified outside of them.
@@ -12,7 +12,10 @@ from typing import Any
 from holdfast.api.field_errors import child
 from holdfast.api.patterns import PatternError, matcher
 from holdfast.apiserver.schema.structural import messages
-from holdfast.errors import Cause
+from holdfast.apiserver.schema.structural.node import ABSENT, SchemaNode
+from holdfast.apiserver.schema.structural.pruning_and_defaulting import apply_defaults, prune
+from holdfast.apiserver.schema.structural.value_validation import violations
+from holdfast.errors import Cause, Details, Invalid, TooLarge
 
 _TYPES = ["array", "boolean", "integer", "number", "object", "string"]
 _LOGIC = ("allOf", "anyOf", "oneOf")
@@ -229,3 +232,37 @@ def _invalid(path: str, value: Any, rule: str) -> Cause:
 
 def _forbidden(path: str, rule: str) -> Cause:
     return Cause(path, f"Forbidden: {rule}", "FieldValueForbidden")
+
+
+def default_problems(node: SchemaNode, path: str = "") -> Iterator[Cause]:
+    """Yield what is wrong with the defaults of a compiled schema and its nested schemas.
+
+    Nested defaults that exceed the size of an object raise Invalid.
+    """
+    if node.default is not ABSENT:
+        yield from _check_default(node, f"{path}.default")
+    children: Mapping[str, Any] = {
+        **{f"properties[{name}]": inner for name, inner in node.properties.items()},
+        "items": node.items,
+        "additionalProperties": node.additional_properties,
+    }
+    for name, inner in children.items():
+        if isinstance(inner, SchemaNode):
+            yield from default_problems(inner, f"{path}.{name}" if path else name)
+
+
+def _check_default(node: SchemaNode, path: str) -> Iterator[Cause]:
+    dropped: list[str] = []
+    # The path is not empty, so that the default is not treated as the root of an object.
+    prune(node, node.default, "default", dropped)
+    if dropped:
+        shown = messages.quoted(node.default)
+        yield Cause(path, f"Invalid value: {shown}: must not have unknown fields")
+    try:
+        filled = apply_defaults(node, node.default)
+    except TooLarge as large:  # raised, so that nested schemas are not expanded again
+        cause = Cause(path, f"Too long: {large.message}", "FieldValueTooLong")
+        raise Invalid(large.message, Details(causes=(cause,))) from large
+    for cause in violations(node, filled, ""):
+        where = path if cause.field in ("", messages.NO_FIELD) else f"{path}.{cause.field}"
+        yield Cause(where, cause.message, cause.reason)
