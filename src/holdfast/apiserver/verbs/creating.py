@@ -1,17 +1,21 @@
-"""The verb create."""
+"""The verb create: the namespace must be active, and features without effect get an event."""
 
 from __future__ import annotations
 
 import logging
 from functools import partial
 
+import msgspec
+
 from holdfast.api.decode import JsonObject
+from holdfast.api.group_scheduling import NOT_IMPLEMENTED
+from holdfast.api.meta import ObjectReference
 from holdfast.apiserver.descriptor import KindDescriptor
 from holdfast.apiserver.operation import Operation
-from holdfast.apiserver.schema.stored_objects import value_builder
+from holdfast.apiserver.schema.stored_objects import is_terminating, value_builder
+from holdfast.apiserver.user import ADMIN
 from holdfast.apiserver.verbs.admission import admit
 from holdfast.apiserver.verbs.metadata import generate_name, metadata_of, new_metadata
-from holdfast.apiserver.verbs.namespace_lifecycle import check_namespace_active
 from holdfast.apiserver.verbs.object_encoding import (
     encode_dry_run,
     object_response,
@@ -19,18 +23,22 @@ from holdfast.apiserver.verbs.object_encoding import (
 )
 from holdfast.apiserver.verbs.request_object import read_body
 from holdfast.apiserver.verbs.storing import commit
-from holdfast.apiserver.verbs.unimplemented_events import unimplemented_event
-from holdfast.client.transport import Response
-from holdfast.errors import AlreadyExists, HoldfastError
+from holdfast.apiserver.wire.negotiation import PLAIN_JSON
+from holdfast.apiserver.wire.request_info import RequestInfo
+from holdfast.client.event_body import event_body, event_name, with_count
+from holdfast.client.transport import Request, Response
+from holdfast.errors import AlreadyExists, Cause, Details, Forbidden, HoldfastError, NotFound
+from holdfast.store import ObjectKey
 
 _NAME_TRIES = 8
 _log = logging.getLogger(__name__)
+_COMPONENT = "apiserver"
 
 
 async def create(op: Operation) -> Response:
     """Create an object and return it as stored."""
     value = await create_object(op, read_body(op))
-    if (event := unimplemented_event(op, value)) is not None:
+    if (event := _unimplemented_event(op, value)) is not None:
         await _record(*event)
     return object_response(op, value, 201)
 
@@ -47,7 +55,7 @@ async def create_object(op: Operation, obj: JsonObject) -> bytes:
     """Admit and store a new object; return its stored bytes."""
     meta = metadata_of(obj)
     prefix = "" if meta.get("name") else str(meta.get("generateName") or "")
-    check_namespace_active(op, str(meta.get("name") or prefix))
+    _check_namespace_active(op, str(meta.get("name") or prefix))
     obj = prepare_for_create(obj, op.descriptor, op.request_info.namespace, op.context.clock.now())
     if prefix:
         obj["metadata"] = {"name": generate_name(prefix, op.context.rng), **obj["metadata"]}
@@ -81,3 +89,56 @@ async def _store(op: Operation, obj: JsonObject, prefix: str) -> bytes:
                 raise
             meta["name"] = generate_name(prefix, op.context.rng)
     raise AssertionError("the loop above returns or raises")
+
+
+def _check_namespace_active(op: Operation, name: str) -> None:
+    """Raise NotFound if the namespace does not exist, Forbidden if it is terminating."""
+    space = op.request_info.namespace
+    if not op.descriptor.resource.namespaced or not space:
+        return
+    namespace = op.context.store.latest(ObjectKey("", "namespaces", "", space))
+    if namespace is None:
+        raise NotFound(f'namespaces "{space}" not found', Details(name=space, kind="namespaces"))
+    if is_terminating(namespace):
+        key = op.descriptor.key(space, name)
+        message = f"namespace {space} is being terminated"
+        raise Forbidden(
+            f"{key.display_name} is forbidden: unable to create new content in namespace {space} "
+            "because it is being terminated",
+            Details(
+                name=name,
+                group=key.group,
+                kind=key.plural,
+                causes=(Cause("metadata.namespace", message, "NamespaceTerminating"),),
+            ),
+        )
+
+
+def _unimplemented_event(op: Operation, stored: bytes) -> tuple[Operation, JsonObject] | None:
+    """Return an event about a created object, and the operation that creates the event.
+
+    Only kubectl shows the warnings of a response. None: the object has an effect, or was made by a
+    component of the cluster.
+    """
+    unimplemented = op.descriptor.unimplemented
+    if not unimplemented.has_events or op.dry_run or op.user.is_component:
+        return None
+    obj = msgspec.json.decode(stored)
+    messages = unimplemented.event_messages(obj)
+    if not messages:
+        return None
+    context, resource, meta = op.context, op.descriptor.resource, obj["metadata"]
+    regarding = ObjectReference(
+        api_version=resource.api_version, kind=resource.kind,
+        namespace=meta.get("namespace", ""), name=meta["name"], uid=meta["uid"],
+    )  # fmt: skip
+    now = context.clock.now()
+    what = {"type": "Warning", "reason": NOT_IMPLEMENTED, "message": "; ".join(messages)}
+    name = event_name(regarding, _COMPONENT, now, context.rng.randrange(0x10000))
+    body = event_body(name, regarding, what, source=_COMPONENT, instance=_COMPONENT, now=now)
+    event = msgspec.json.decode(with_count(body, 1, now))
+    namespace = event["metadata"]["namespace"]
+    descriptor = context.registry.find("", "v1", "events")
+    info = RequestInfo("create", "", version="v1", namespace=namespace, plural="events")
+    request = Request("POST", "")
+    return Operation(context, info, descriptor, request, ADMIN, PLAIN_JSON), event
