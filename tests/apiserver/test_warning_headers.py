@@ -3,7 +3,7 @@
 import pytest
 
 from apiserver.sample_objects import CONFIGMAPS, PODS, configmap, pod
-from holdfast.apiserver.wire.warning_header import HEADER_LIMIT, warning_header
+from holdfast.apiserver.wire.responses import WARNING_HEADER_LIMIT, warning_header
 
 NAMES = {
     "line break": ("x\r\ny", r"x\r\ny"), "NUL": ("x\0", r"x\x00"),
@@ -51,7 +51,7 @@ async def test_a_long_path_of_an_unknown_field_is_truncated(api):
 
 def test_warnings_that_do_not_fit_are_counted():
     shown = warning_header(f"{i:04} " + "é" * 300 for i in range(1000))
-    assert len(shown.encode()) < HEADER_LIMIT + 100
+    assert len(shown.encode()) < WARNING_HEADER_LIMIT + 100
     left = 1000 - shown.count("é" * 251)
     assert shown.endswith(f', 299 - "{left} more warnings are not shown"')
     assert "é" * 252 not in shown

@@ -10,9 +10,10 @@ import logging
 import zlib
 from functools import partial
 
-from aiohttp import web
+from aiohttp import ClientWebSocketResponse, WSMsgType, web
 from yarl import URL
 
+from holdfast.api.node_names import MESSAGE_BYTES, PING_SECONDS
 from holdfast.apiserver.access.authentication import Authenticator
 from holdfast.apiserver.access.credentials import Credentials, server_tls_context
 from holdfast.apiserver.server import ApiServer
@@ -28,7 +29,6 @@ from holdfast.apiserver.wire.responses import (
     WebSocketProxy,
     error_response,
 )
-from holdfast.apiserver.wire.web_socket_proxy import connect_web_sockets
 from holdfast.client.transport import Request, Response
 from holdfast.errors import BadRequest, HoldfastError, TooManyRequests
 from holdfast.settings import ServerLimits
@@ -69,7 +69,7 @@ class _Adapter:
             finally:
                 in_flight.release()
             if isinstance(response, WebSocketProxy):
-                return await connect_web_sockets(response, incoming)
+                return await _connect_web_sockets(response, incoming)
             return await _stream(response, incoming)
 
     def user_of(
@@ -216,3 +216,40 @@ async def serve_https(
     adapter = _Adapter(server, Authenticator(credentials, (host,)), limits)
     context = server_tls_context(credentials)
     return await listen(adapter, host, port, context, limits, user_of=adapter.user_of)
+
+
+async def _connect_web_sockets(
+    proxy: WebSocketProxy, incoming: web.BaseRequest
+) -> web.StreamResponse:
+    """Accept the client's WebSocket with the node's subprotocol; pass messages until one ends."""
+    protocols = (proxy.node.protocol,) if proxy.node.protocol else ()
+    client = web.WebSocketResponse(
+        protocols=protocols, compress=False, max_msg_size=MESSAGE_BYTES, heartbeat=PING_SECONDS
+    )
+    try:
+        await client.prepare(incoming)
+        tasks = {
+            asyncio.create_task(_pass_on(client, proxy.node)),
+            asyncio.create_task(_pass_on(proxy.node, client)),
+        }
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            await client.close()
+    finally:
+        await proxy.close()
+    return client
+
+
+async def _pass_on(
+    source: web.WebSocketResponse | ClientWebSocketResponse,
+    target: web.WebSocketResponse | ClientWebSocketResponse,
+) -> None:
+    async for message in source:
+        if message.type is WSMsgType.BINARY:
+            await target.send_bytes(message.data)
+        elif message.type is WSMsgType.TEXT:
+            await target.send_str(message.data)

@@ -11,8 +11,7 @@ from holdfast.api.decode import JsonObject
 from holdfast.apiserver.descriptor import KindDescriptor
 from holdfast.apiserver.operation import Operation
 from holdfast.apiserver.verbs.rendering import render_object
-from holdfast.apiserver.wire.responses import encoded_response, with_headers
-from holdfast.apiserver.wire.warning_header import warning_header
+from holdfast.apiserver.wire.responses import encoded_response, warning_header, with_headers
 from holdfast.client.transport import Response
 from holdfast.store import StoredObject
 

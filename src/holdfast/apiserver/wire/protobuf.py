@@ -2,7 +2,8 @@
 
 A body is four magic bytes and a ``runtime.Unknown``, which contains the kind and the object. Go
 encodes every field that is not a pointer, so zero values arrive where JSON would omit the field;
-the generated table says which fields those are (see ``tools/api_data/protos.py``).
+the generated table says which fields those are (see ``tools/api_data/protos.py``). Times,
+quantities and some unions are messages that are not objects in JSON.
 """
 
 from __future__ import annotations
@@ -16,17 +17,19 @@ from typing import Any
 import msgspec
 
 from holdfast.api.protobuf_wire import BYTES, FIXED32, FIXED64, VARINT, read_varint
+from holdfast.api.timestamps import rfc3339, rfc3339_micro
 from holdfast.apiserver import data
 from holdfast.apiserver.wire.nesting_limit import too_deep
-from holdfast.apiserver.wire.protobuf_special_types import SPECIAL_TYPES
 from holdfast.errors import BadRequest
 
 MAGIC = b"k8s\x00"
 
 _REPEATED, _MAP, _KEEP, _INLINE = 1, 2, 4, 8
-_META = "k8s.io.apimachinery.pkg.apis.meta.v1"
-_UNKNOWN = "k8s.io.apimachinery.pkg.runtime.Unknown"
-_RAW = "k8s.io.apimachinery.pkg.runtime.RawExtension"
+_MACHINERY = "k8s.io.apimachinery.pkg"
+_META = f"{_MACHINERY}.apis.meta.v1"
+_UNKNOWN = f"{_MACHINERY}.runtime.Unknown"
+_RAW = f"{_MACHINERY}.runtime.RawExtension"
+_EXTENSIONS = "k8s.io.apiextensions_apiserver.pkg.apis.apiextensions.v1"
 _DEPTH_LIMIT = 100
 _SCALAR_WIRE = {
     "string": BYTES, "bytes": BYTES, "bool": VARINT, "int": VARINT, "double": FIXED64,
@@ -35,6 +38,70 @@ _SCALAR_WIRE = {
 
 # OSError and OverflowError: a timestamp outside the calendar.
 _DECODE_ERRORS = (IndexError, OSError, OverflowError, RecursionError, struct.error, ValueError)
+
+
+def _quantity(value: dict[str, Any]) -> str:
+    return value.get("string") or "0"
+
+
+def _time(value: dict[str, Any]) -> str | None:
+    """Return the time in whole seconds, as in JSON; Go's zero time is an empty message."""
+    return rfc3339(value["seconds"]) if "seconds" in value else None
+
+
+def _micro_time(value: dict[str, Any]) -> str | None:
+    if "seconds" not in value:
+        return None
+    return rfc3339_micro(value["seconds"] + value.get("nanos", 0) // 1000 / 1e6)
+
+
+def _int_or_string(value: dict[str, Any]) -> int | str:
+    text: str = value.get("strVal", "")
+    number: int = value.get("intVal", 0)
+    return text if value.get("type") else number
+
+
+def _raw_json(value: dict[str, Any]) -> Any:
+    raw = value.get("raw") or value.get("Raw")
+    return msgspec.json.decode(raw) if raw else None
+
+
+def _schema_or_bool(value: dict[str, Any]) -> Any:
+    return value["schema"] if "schema" in value else value.get("allows", False)
+
+
+def _schema_or_list(value: dict[str, Any]) -> Any:
+    return value["schema"] if "schema" in value else value.get("jSONSchemas", [])
+
+
+def _schema_or_names(value: dict[str, Any]) -> Any:
+    return value["schema"] if "schema" in value else value.get("property", [])
+
+
+def _duration(value: dict[str, Any]) -> str:
+    """Format a duration as Go does, with nanoseconds."""
+    nanos = value.get("duration", 0)
+    sign, nanos = ("-", -nanos) if nanos < 0 else ("", nanos)
+    seconds, rest = divmod(nanos, 1_000_000_000)
+    minutes, seconds = divmod(seconds, 60)
+    hours, minutes = divmod(minutes, 60)
+    tail = f"{seconds}.{rest:09d}".rstrip("0").rstrip(".") if rest else str(seconds)
+    head = f"{hours}h{minutes}m" if hours else f"{minutes}m" if minutes else ""
+    return f"{sign}{head}{tail}s"
+
+
+_SPECIAL_TYPES: dict[str, Callable[[dict[str, Any]], Any]] = {
+    f"{_MACHINERY}.api.resource.Quantity": _quantity,
+    f"{_META}.Time": _time,
+    f"{_META}.MicroTime": _micro_time,
+    f"{_META}.Duration": _duration,
+    f"{_META}.FieldsV1": _raw_json,
+    f"{_MACHINERY}.util.intstr.IntOrString": _int_or_string,
+    f"{_EXTENSIONS}.JSON": _raw_json,
+    f"{_EXTENSIONS}.JSONSchemaPropsOrArray": _schema_or_list,
+    f"{_EXTENSIONS}.JSONSchemaPropsOrBool": _schema_or_bool,
+    f"{_EXTENSIONS}.JSONSchemaPropsOrStringArray": _schema_or_names,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +167,7 @@ def _message(name: str) -> _Message:
     """Return a message, cached; it is cached before its fields, for recursive types."""
     if known := _messages.get(name):
         return known
-    message = _messages[name] = _Message(name, finish=SPECIAL_TYPES.get(name))
+    message = _messages[name] = _Message(name, finish=_SPECIAL_TYPES.get(name))
     for number, json_name, kind, flags in data.load("protobuf")["messages"][name]:
         scalar = kind in _SCALAR_WIRE
         inner = None if scalar else _message(kind)

@@ -1,4 +1,4 @@
-"""Build responses: objects, Status, errors, streams."""
+"""Build responses: objects, Status, errors, streams, and the Warning header."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import msgspec
 import yaml
 
 from holdfast.apiserver.wire.negotiation import JSON, PLAIN_JSON, YAML, ResponseFormat
-from holdfast.apiserver.wire.warning_header import warning_header
 from holdfast.client.transport import Response
 from holdfast.errors import Details, HoldfastError, status_of
 
 if TYPE_CHECKING:
     import aiohttp
+
 
 YAML_LIMIT = 256 * 1024
 _encode = msgspec.json.Encoder().encode
@@ -23,6 +23,12 @@ _JSON_HEADERS: Mapping[str, str] = {
     "content-type": JSON,
     "cache-control": "no-cache, private",
 }
+_ALL_WARNINGS_LIMIT = 4 * 1024
+"""The most characters of all warnings together; beyond, each warning is truncated."""
+_WARNING_LIMIT = 256
+"""The most characters of a truncated warning."""
+WARNING_HEADER_LIMIT = 7 * 1024
+"""The most bytes of the header; several clients reject lines of more than 8 KiB."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,3 +134,37 @@ def with_warnings(response: ServerResponse, warnings: Iterable[str]) -> ServerRe
     if isinstance(response, Response):
         return with_headers(response, {"warning": shown})
     return replace(response, headers={**response.headers, "warning": shown})
+
+
+def warning_header(warnings: Iterable[str]) -> str:
+    r"""Return warnings as one header value; the last item counts those that do not fit.
+
+    >>> warning_header(['unknown field "x"'])
+    '299 - "unknown field \\"x\\""'
+    """
+    texts = [_one_line(text) for text in dict.fromkeys(warnings) if text]
+    if sum(map(len, texts)) > _ALL_WARNINGS_LIMIT:
+        texts = [text[:_WARNING_LIMIT] for text in texts]
+    items: list[str] = []
+    size = characters = 0
+    for left, text in zip(range(len(texts), 0, -1), texts, strict=True):
+        item = _item(text)
+        size += len(item.encode()) + 2
+        characters += len(text)
+        if size > WARNING_HEADER_LIMIT or characters > _ALL_WARNINGS_LIMIT:
+            items.append(_item(f"{left} more warnings are not shown"))
+            break
+        items.append(item)
+    return ", ".join(items)
+
+
+def _item(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'299 - "{escaped}"'
+
+
+def _one_line(text: str) -> str:
+    """Replace line breaks and other control characters by spaces."""
+    if text.isprintable():
+        return text
+    return "".join(character if character.isprintable() else " " for character in text)
