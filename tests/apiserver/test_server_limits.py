@@ -15,8 +15,8 @@ from apiserver.sample_objects import CONFIGMAPS, PODS, configmap, pod
 from apiserver.server_fixture import start_server
 from holdfast.apiserver.user import ADMIN, ANONYMOUS, User
 from holdfast.apiserver.wire.connections import Connections
+from holdfast.apiserver.wire.https_listener import Listener
 from holdfast.apiserver.wire.in_flight import InFlightLimits
-from holdfast.apiserver.wire.listener import Listener
 from holdfast.errors import TooManyRequests
 from holdfast.settings import ServerLimits
 from tls_client import client_context
@@ -263,7 +263,7 @@ async def test_accepting_without_descriptors_waits_and_logs_once(api, monkeypatc
         original(self, *args)
 
     monkeypatch.setattr(Listener, "_accept_failed", counted)
-    monkeypatch.setattr("holdfast.apiserver.wire.listener._RETRY_SECONDS", 0.01)
+    monkeypatch.setattr("holdfast.apiserver.wire.https_listener._RETRY_SECONDS", 0.01)
     client = socket.socket()
     client.setblocking(False)
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
