@@ -6,17 +6,17 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from holdfast.api import group_scheduling
+from holdfast.api import group_scheduling, scheme
 from holdfast.api.resource import Resource
 from holdfast.apiserver.descriptor import KindDescriptor, selectable_fields
 from holdfast.apiserver.kinds import (
     scheduling_koordinator_sh,
-    scheduling_sigs_x_k8s_io,
-    topology_node_k8s_io,
 )
+from holdfast.apiserver.kinds.koordinator_checks import TOPOLOGY_WARNINGS
 from holdfast.apiserver.schema.structural import StructuralSchema
 from holdfast.apiserver.tables import columns_of, custom_printer
 from holdfast.apiserver.unimplemented_features import FULLY_IMPLEMENTED, UnimplementedFeatures
+from holdfast.validation.list_limits import RESOURCE_POLICY_TREE
 
 UNIMPLEMENTED_CUSTOM_RESOURCES = {
     where: UnimplementedFeatures(f"{kind}s of {where[0]} are stored but not read: {sentence}")
@@ -27,8 +27,8 @@ KNOWN_CUSTOM_RESOURCES = {
     descriptor.group_resource: descriptor
     for descriptor in (
         *scheduling_koordinator_sh.KINDS,
-        *scheduling_sigs_x_k8s_io.KINDS,
-        *topology_node_k8s_io.KINDS,
+        KindDescriptor(scheme.RESOURCE_POLICIES, list_limits=RESOURCE_POLICY_TREE),
+        KindDescriptor(scheme.NODE_RESOURCE_TOPOLOGIES, admission_plugins=(TOPOLOGY_WARNINGS,)),
     )
 }
 """Checks, admission and limits of the custom resources that Holdfast ships."""

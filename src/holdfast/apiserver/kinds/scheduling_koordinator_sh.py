@@ -1,4 +1,4 @@
-"""The kinds of ``scheduling.koordinator.sh``: checks and warnings beyond their CRDs."""
+"""The kinds of ``scheduling.koordinator.sh``: checks, rights and warnings beyond their CRDs."""
 
 from __future__ import annotations
 
@@ -9,19 +9,46 @@ import msgspec
 
 from holdfast.api import scheme
 from holdfast.api.decode import JsonObject, convert_object
+from holdfast.api.json_fields import Raw, map_at
 from holdfast.api.reservation import Reservation
+from holdfast.api.scheme import RESERVATIONS
 from holdfast.apiserver.descriptor import AdmissionPlugin, KindDescriptor
-from holdfast.apiserver.kinds.admission.migration_jobs import MIGRATION_JOB
 from holdfast.apiserver.kinds.koordinator_checks import DEVICE_WARNINGS, JOB_WARNINGS
 from holdfast.apiserver.kinds.reservation_references import reference_warnings
 from holdfast.apiserver.operation import Operation
 from holdfast.apiserver.schema import field_validation
+from holdfast.apiserver.wire.request_info import RequestInfo
 from holdfast.errors import BadRequest, Cause
 from holdfast.validation.list_limits import RESERVATION_TREE
 from holdfast.validation.reservation import check_reservation
 from holdfast.validation.reservation_warnings import find_warnings
 
 _TEMPLATE = "io.k8s.api.core.v1.PodTemplateSpec"
+_TEMPLATE_REFUSAL = (
+    "spec.reservationOptions.template: a job with a template needs the "
+    'verb "create" on reservations.scheduling.koordinator.sh; without one the controller '
+    "makes the reservation from the pod"
+)
+_CREATION = RequestInfo(
+    "create", "", RESERVATIONS.group, RESERVATIONS.version, plural=RESERVATIONS.plural
+)
+
+
+def _check_migration_job(op: Operation, new: JsonObject, old: JsonObject | None) -> None:
+    """Raise Forbidden for a new or changed template of a user that may not create reservations.
+
+    The controller creates reservations of jobs as itself. Without a template it makes them from
+    the pod that migrates, for its successor only.
+    """
+    template = _job_template(new)
+    if template is None or (old is not None and template == _job_template(old)):
+        return
+    if not op.context.authorizer.allows(op.user, _CREATION):
+        raise op.forbidden(_TEMPLATE_REFUSAL, new)
+
+
+def _job_template(job: Raw) -> Any:
+    return map_at(map_at(job, "spec"), "reservationOptions").get("template")
 
 
 def check_reservation_write(new: JsonObject, old: JsonObject | None) -> Iterable[Cause]:
@@ -101,5 +128,8 @@ KINDS = (
         admission_plugins=(AdmissionPlugin(validate=warn_of_reservation),),
     ),
     KindDescriptor(scheme.SHARED_DEVICES, admission_plugins=(DEVICE_WARNINGS,)),
-    KindDescriptor(scheme.POD_MIGRATION_JOBS, admission_plugins=(MIGRATION_JOB, JOB_WARNINGS)),
+    KindDescriptor(
+        scheme.POD_MIGRATION_JOBS,
+        admission_plugins=(AdmissionPlugin(mutate=_check_migration_job), JOB_WARNINGS),
+    ),
 )
