@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from holdfast.api import field_errors, names, scheme
+from holdfast.api import field_errors, scheme
 from holdfast.api.decode import JsonObject
 from holdfast.api.json_fields import Raw, map_at
 from holdfast.apiserver.descriptor import (
@@ -12,7 +12,6 @@ from holdfast.apiserver.descriptor import (
     DeletionStrategy,
     Handler,
     KindDescriptor,
-    SelectableField,
     Subresource,
     new_object_check,
     selectable_fields,
@@ -20,14 +19,9 @@ from holdfast.apiserver.descriptor import (
 from holdfast.apiserver.kinds.admission import gated_fields, reserved_room
 from holdfast.apiserver.kinds.admission.pod_allocations import POD_ALLOCATIONS
 from holdfast.apiserver.kinds.admission.pods import admit_pod
+from holdfast.apiserver.kinds.events import CORE_EVENTS
 from holdfast.apiserver.kinds.koordinator_checks import POD_WARNINGS, check_gpu_shares
-from holdfast.apiserver.kinds.namespaces import (
-    PROTECTED,
-    admit_namespace,
-    finalize,
-    has_spec_finalizers,
-    mark_terminating,
-)
+from holdfast.apiserver.kinds.namespaces import NAMESPACES
 from holdfast.apiserver.kinds.printers import cluster, network, pods, storage, workloads
 from holdfast.apiserver.kinds.reservation_references import warn_of_affinity
 from holdfast.apiserver.kinds.subresources.binding import bind, bind_from_collection
@@ -38,7 +32,7 @@ from holdfast.apiserver.kinds.subresources.containers import (
     read_log,
 )
 from holdfast.apiserver.kinds.subresources.eviction import evict
-from holdfast.apiserver.kinds.unimplemented_pod_fields import NAMESPACE_FIELDS, POD_FIELDS
+from holdfast.apiserver.kinds.unimplemented_pod_fields import POD_FIELDS
 from holdfast.apiserver.kinds.untyped_resources import untyped_resource
 from holdfast.apiserver.kinds.validation.pods import check_pod_status, check_pod_write
 from holdfast.apiserver.kinds.validation.resource_quotas import (
@@ -146,33 +140,12 @@ _POD_FIELDS = {
     ),
     **selectable_fields("spec.hostNetwork", absent="false"),
 }
-_EVENT_FIELDS = {
-    **selectable_fields(
-        "involvedObject.kind", "involvedObject.name", "involvedObject.uid", indexed=True
-    ),
-    **selectable_fields(
-        "involvedObject.namespace",
-        "involvedObject.apiVersion",
-        "involvedObject.resourceVersion",
-        "involvedObject.fieldPath",
-        "reason",
-        "reportingComponent",
-        "type",
-    ),
-    "source": SelectableField(("source", "component")),
-}
 _ACCOUNT_TOKEN = UnimplementedField(
     ("type",),
     "No token is written into Secrets of service accounts",
     ("kubernetes.io/service-account-token",),
 )
 
-EVENTS = KindDescriptor(
-    scheme.EVENTS,
-    printer=cluster.EVENT,
-    selectable_fields=_EVENT_FIELDS,
-    deletion=DeletionStrategy(has_dependents=False),
-)
 KINDS = (
     KindDescriptor(
         untyped_resource("", "bindings", "Binding", verbs=("create",)), handler=bind_from_collection
@@ -185,7 +158,7 @@ KINDS = (
     KindDescriptor(
         untyped_resource("", "endpoints", "Endpoints", short=("ep",)), printer=network.ENDPOINTS
     ),
-    EVENTS,
+    CORE_EVENTS,
     KindDescriptor(
         untyped_resource("", "limitranges", "LimitRange", short=("limits",)),
         printer=NAME_CREATED,
@@ -194,23 +167,7 @@ KINDS = (
             "checked"
         ),
     ),
-    KindDescriptor(
-        scheme.NAMESPACES,
-        name_check=names.dns_label,
-        admission_plugins=(AdmissionPlugin(mutate=admit_namespace),),
-        subresources={"finalize": Subresource({"update": finalize}, ("update",))},
-        fields_kept_on_update=("spec",),
-        printer=cluster.NAMESPACE,
-        selectable_fields=selectable_fields("status.phase"),
-        deletion=DeletionStrategy(
-            mark_deleting=mark_terminating,
-            blocks_removal=has_spec_finalizers,
-            returns_object=True,
-            protected_names=PROTECTED,
-        ),
-        is_namespace=True,
-        unimplemented=UnimplementedFeatures(fields=NAMESPACE_FIELDS),
-    ),
+    NAMESPACES,
     KindDescriptor(
         scheme.NODES,
         list_limits=tree_of(list_limits.NODE),

@@ -1,10 +1,17 @@
-"""The kind of ``events.k8s.io``: the Events of the core group with other field names."""
+"""The kind Event: in the core group, and with other field names in ``events.k8s.io``."""
 
 from __future__ import annotations
 
+from holdfast.api import scheme
 from holdfast.api.decode import JsonObject
-from holdfast.apiserver.descriptor import Conversion
-from holdfast.apiserver.kinds.core import EVENTS
+from holdfast.apiserver.descriptor import (
+    Conversion,
+    DeletionStrategy,
+    KindDescriptor,
+    SelectableField,
+    selectable_fields,
+)
+from holdfast.apiserver.kinds.printers import cluster
 from holdfast.apiserver.kinds.untyped_resources import untyped_resource
 
 # Names of fields in core/v1, and in events.k8s.io/v1.
@@ -33,8 +40,30 @@ def _core_path(path: str) -> str:
     return f"{_OLD_NAMES.get(head, head)}{dot}{rest}"
 
 
+_EVENT_FIELDS = {
+    **selectable_fields(
+        "involvedObject.kind", "involvedObject.name", "involvedObject.uid", indexed=True
+    ),
+    **selectable_fields(
+        "involvedObject.namespace",
+        "involvedObject.apiVersion",
+        "involvedObject.resourceVersion",
+        "involvedObject.fieldPath",
+        "reason",
+        "reportingComponent",
+        "type",
+    ),
+    "source": SelectableField(("source", "component")),
+}
+CORE_EVENTS = KindDescriptor(
+    scheme.EVENTS,
+    printer=cluster.EVENT,
+    selectable_fields=_EVENT_FIELDS,
+    deletion=DeletionStrategy(has_dependents=False),
+)
+
 KINDS = (
-    EVENTS.in_version(
+    CORE_EVENTS.in_version(
         untyped_resource("events.k8s.io", "events", "Event", short=("ev",)),
         Conversion(_to_core, _from_core, _core_path),
     ),

@@ -1,17 +1,28 @@
-"""Functions of the kind Namespace: finalizers in the spec, the phase, ``/finalize``."""
+"""The kind Namespace: finalizers in the spec, the phase, ``/finalize``."""
 
 from __future__ import annotations
 
+from holdfast.api import group_scheduling, names, scheme
 from holdfast.api.decode import JsonObject
+from holdfast.api.group_scheduling import not_read
+from holdfast.apiserver.descriptor import (
+    AdmissionPlugin,
+    DeletionStrategy,
+    KindDescriptor,
+    Subresource,
+    selectable_fields,
+)
+from holdfast.apiserver.kinds.printers import cluster
 from holdfast.apiserver.operation import Operation
 from holdfast.apiserver.schema.stored_objects import decode
+from holdfast.apiserver.unimplemented_features import UnimplementedFeatures, UnimplementedField
 from holdfast.apiserver.verbs.metadata import check_version, updated_metadata
 from holdfast.apiserver.verbs.object_encoding import object_response, with_type_first
 from holdfast.apiserver.verbs.request_object import read_body
 from holdfast.apiserver.verbs.updating import latest_object, store_update
 from holdfast.client.transport import Response
 
-PROTECTED = frozenset({"default", "kube-public", "kube-system"})
+_PROTECTED = frozenset({"default", "kube-public", "kube-system"})
 """Namespaces that cannot be deleted."""
 _FINALIZER = "kubernetes"
 
@@ -46,3 +57,30 @@ async def finalize(op: Operation) -> Response:
     return object_response(
         op, await store_update(op, previous, old, with_type_first(merged, op.descriptor))
     )
+
+
+_UNIMPLEMENTED_FIELDS = tuple(
+    UnimplementedField(
+        ("metadata", part, key), not_read(key, group_scheduling.NO_QUOTAS), has_event=True
+    )
+    for key in group_scheduling.NAMESPACE_KEYS
+    for part in ("annotations", "labels")
+)
+
+NAMESPACES = KindDescriptor(
+    scheme.NAMESPACES,
+    name_check=names.dns_label,
+    admission_plugins=(AdmissionPlugin(mutate=admit_namespace),),
+    subresources={"finalize": Subresource({"update": finalize}, ("update",))},
+    fields_kept_on_update=("spec",),
+    printer=cluster.NAMESPACE,
+    selectable_fields=selectable_fields("status.phase"),
+    deletion=DeletionStrategy(
+        mark_deleting=mark_terminating,
+        blocks_removal=has_spec_finalizers,
+        returns_object=True,
+        protected_names=_PROTECTED,
+    ),
+    is_namespace=True,
+    unimplemented=UnimplementedFeatures(fields=_UNIMPLEMENTED_FIELDS),
+)

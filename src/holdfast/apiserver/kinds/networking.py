@@ -1,4 +1,7 @@
-"""The kinds of ``networking.k8s.io``; they have no effect, as simulated pods have no network."""
+"""The kinds of ``networking.k8s.io`` and ``discovery.k8s.io``.
+
+They have no effect, as simulated pods have no network.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,8 @@ from holdfast.apiserver.descriptor import KindDescriptor
 from holdfast.apiserver.kinds.printers import network
 from holdfast.apiserver.kinds.untyped_resources import untyped_resource
 from holdfast.apiserver.unimplemented_features import UnimplementedFeatures
+from holdfast.validation import list_limits
+from holdfast.validation.counting import tree_of
 
 _GROUP = "networking.k8s.io"
 
@@ -49,5 +54,14 @@ KINDS = (
         unimplemented=UnimplementedFeatures(
             "ServiceCIDRs are stored but not read: no addresses of Services are allocated"
         ),
+    ),
+)
+
+DISCOVERY_KINDS = (
+    KindDescriptor(
+        untyped_resource("discovery.k8s.io", "endpointslices", "EndpointSlice"),
+        list_limits=tree_of(list_limits.ENDPOINT_SLICE),
+        printer=network.ENDPOINT_SLICE,
+        has_generation=True,
     ),
 )

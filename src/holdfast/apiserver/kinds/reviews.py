@@ -1,4 +1,4 @@
-"""Handlers of reviews, which are not stored: users, access, rules, tokens."""
+"""The reviews of ``authentication.k8s.io`` and ``authorization.k8s.io``, which are not stored."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from typing import Any
 
 from holdfast.api import fields
 from holdfast.api.decode import JsonObject
+from holdfast.apiserver.descriptor import Handler, KindDescriptor
+from holdfast.apiserver.kinds.untyped_resources import untyped_resource
 from holdfast.apiserver.operation import Operation
 from holdfast.apiserver.user import User
 from holdfast.apiserver.verbs.request_object import read_body_as
@@ -122,3 +124,31 @@ async def review_self_rules(op: Operation) -> Response:
 async def review_token(op: Operation) -> Response:
     """Handle a TokenReview: not implemented."""
     raise NotBuilt("TokenReview is not built yet in Holdfast")
+
+
+def _review(
+    group: str, plural: str, kind: str, handler: Handler, *, namespaced: bool = False
+) -> KindDescriptor:
+    return KindDescriptor(
+        untyped_resource(group, plural, kind, namespaced=namespaced, verbs=("create",)),
+        handler=handler,
+    )
+
+
+_AUTHENTICATION, _AUTHORIZATION = "authentication.k8s.io", "authorization.k8s.io"
+KINDS = (
+    _review(_AUTHENTICATION, "selfsubjectreviews", "SelfSubjectReview", review_self),
+    _review(_AUTHENTICATION, "tokenreviews", "TokenReview", review_token),
+    _review(
+        _AUTHORIZATION,
+        "localsubjectaccessreviews",
+        "LocalSubjectAccessReview",
+        review_access,
+        namespaced=True,
+    ),
+    _review(
+        _AUTHORIZATION, "selfsubjectaccessreviews", "SelfSubjectAccessReview", review_self_access
+    ),
+    _review(_AUTHORIZATION, "selfsubjectrulesreviews", "SelfSubjectRulesReview", review_self_rules),
+    _review(_AUTHORIZATION, "subjectaccessreviews", "SubjectAccessReview", review_access),
+)

@@ -1,4 +1,4 @@
-"""Fields of pods, their templates and namespaces that are stored but have no effect."""
+"""Fields of pods and their templates that are stored but have no effect."""
 
 from __future__ import annotations
 
@@ -42,10 +42,3 @@ POD_FIELDS = (
     ),
 )
 TEMPLATE_FIELDS = tuple(field.prefixed("spec", "template") for field in _IN_TEMPLATES_TOO)
-NAMESPACE_FIELDS = tuple(
-    UnimplementedField(
-        ("metadata", part, key), not_read(key, group_scheduling.NO_QUOTAS), has_event=True
-    )
-    for key in group_scheduling.NAMESPACE_KEYS
-    for part in ("annotations", "labels")
-)
