@@ -14,7 +14,7 @@ from holdfast.api.scheme import (
     RESOURCE_QUOTAS,
     SERVICES,
 )
-from holdfast.apiserver.kinds.untyped_resources import untyped_resource
+from holdfast.apiserver.descriptor import untyped_resource
 from holdfast.controllers.controller_manager import BESIDE_KUBERNETES, CONTROLLERS
 from holdfast.controllers.resource_quota import (
     RESYNC_SECONDS,

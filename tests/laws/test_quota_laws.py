@@ -17,7 +17,7 @@ from holdfast.api.scheme import (
     RESOURCE_QUOTAS,
     SERVICES,
 )
-from holdfast.apiserver.kinds.untyped_resources import untyped_resource
+from holdfast.apiserver.descriptor import untyped_resource
 from holdfast.errors import AlreadyExists, Conflict, Forbidden, Invalid, NotFound
 from holdfast.store import Store
 from holdfast.testing import Chances, FaultyTransport

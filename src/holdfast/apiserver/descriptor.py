@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from holdfast.apiserver.operation import Operation
     from holdfast.apiserver.wire.responses import ServerResponse
 
+from holdfast.api.resource import VERBS, Untyped
+
 GroupResource = tuple[str, str]
 """A group and the plural name of a resource."""
 Gvk = tuple[str, str, str]
@@ -244,3 +246,33 @@ class KindDescriptor:
     def key(self, namespace: str, name: str) -> ObjectKey:
         """Return the store key of an object."""
         return ObjectKey(*self.group_resource, namespace if self.resource.namespaced else "", name)
+
+
+def untyped_resource(
+    group: str,
+    plural: str,
+    kind: str,
+    *,
+    version: str = "v1",
+    namespaced: bool = True,
+    short: tuple[str, ...] = (),
+    categories: tuple[str, ...] = (),
+    parts: tuple[str, ...] = (),
+    verbs: tuple[str, ...] = VERBS,
+) -> Untyped:
+    """Return a resource whose objects are dicts; ``parts`` are its subresources.
+
+    Resources whose objects are decoded to types are in ``api.scheme``.
+    """
+    return Resource(
+        group,
+        version,
+        plural,
+        kind,
+        dict,
+        namespaced=namespaced,
+        short_names=short,
+        categories=categories,
+        subresources=parts,
+        verbs=verbs,
+    )

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from holdfast.apiserver.descriptor import AdmissionPlugin, DeletionStrategy, KindDescriptor
+from holdfast.apiserver.descriptor import (
+    AdmissionPlugin,
+    DeletionStrategy,
+    KindDescriptor,
+    untyped_resource,
+)
 from holdfast.apiserver.kinds.admission.crds import (
     CLEANUP_FINALIZER,
     admit_definition,
 )
-from holdfast.apiserver.kinds.untyped_resources import untyped_resource
 from holdfast.apiserver.kinds.validation.crds import check_definition_write
 from holdfast.apiserver.tables.printer import NAME_CREATED
 from holdfast.apiserver.unimplemented_features import UnimplementedFeatures, UnimplementedField

@@ -12,11 +12,10 @@ from holdfast.api.decode import JsonObject, convert_object
 from holdfast.api.json_fields import Raw, map_at, text_at
 from holdfast.api.labels import from_selector
 from holdfast.api.meta import LabelSelector
-from holdfast.apiserver.descriptor import KindDescriptor, selectable_fields
+from holdfast.apiserver.descriptor import KindDescriptor, selectable_fields, untyped_resource
 from holdfast.apiserver.kinds.admission import gated_fields, reserved_room
 from holdfast.apiserver.kinds.printers import workloads
 from holdfast.apiserver.kinds.unimplemented_pod_fields import TEMPLATE_FIELDS
-from holdfast.apiserver.kinds.untyped_resources import untyped_resource
 from holdfast.apiserver.kinds.validation.int_or_percent import check_int_or_percent
 from holdfast.apiserver.kinds.validation.pods import check_pod_spec
 from holdfast.apiserver.unimplemented_features import UnimplementedFeatures

@@ -6,10 +6,14 @@ from collections.abc import Iterable
 
 from holdfast.api import field_errors
 from holdfast.api.json_fields import Raw, map_at, text_at
-from holdfast.apiserver.descriptor import DeletionStrategy, KindDescriptor, SelectableField
+from holdfast.apiserver.descriptor import (
+    DeletionStrategy,
+    KindDescriptor,
+    SelectableField,
+    untyped_resource,
+)
 from holdfast.apiserver.kinds.admission import gated_fields, reserved_room
 from holdfast.apiserver.kinds.printers import workloads
-from holdfast.apiserver.kinds.untyped_resources import untyped_resource
 from holdfast.apiserver.kinds.validation.pods import check_pod_spec
 from holdfast.apiserver.unimplemented_features import UnimplementedFeatures
 from holdfast.errors import Cause

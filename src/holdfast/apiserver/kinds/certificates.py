@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from holdfast.apiserver.descriptor import KindDescriptor, Subresource, selectable_fields
+from holdfast.apiserver.descriptor import (
+    KindDescriptor,
+    Subresource,
+    selectable_fields,
+    untyped_resource,
+)
 from holdfast.apiserver.kinds.printers import access
-from holdfast.apiserver.kinds.untyped_resources import untyped_resource
 from holdfast.apiserver.unimplemented_features import UnimplementedFeatures
 
 _SIGNING_REQUESTS = untyped_resource(

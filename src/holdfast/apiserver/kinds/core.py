@@ -15,6 +15,7 @@ from holdfast.apiserver.descriptor import (
     Subresource,
     new_object_check,
     selectable_fields,
+    untyped_resource,
 )
 from holdfast.apiserver.kinds.admission import gated_fields, reserved_room
 from holdfast.apiserver.kinds.admission.pod_allocations import POD_ALLOCATIONS
@@ -33,7 +34,6 @@ from holdfast.apiserver.kinds.subresources.containers import (
 )
 from holdfast.apiserver.kinds.subresources.eviction import evict
 from holdfast.apiserver.kinds.unimplemented_pod_fields import POD_FIELDS
-from holdfast.apiserver.kinds.untyped_resources import untyped_resource
 from holdfast.apiserver.kinds.validation.pods import check_pod_status, check_pod_write
 from holdfast.apiserver.kinds.validation.resource_quotas import (
     check_quota,

@@ -10,9 +10,9 @@ from holdfast.apiserver.descriptor import (
     KindDescriptor,
     SelectableField,
     selectable_fields,
+    untyped_resource,
 )
 from holdfast.apiserver.kinds.printers import cluster
-from holdfast.apiserver.kinds.untyped_resources import untyped_resource
 
 # Names of fields in core/v1, and in events.k8s.io/v1.
 _NEW_NAMES = {

@@ -5,9 +5,8 @@ They have no effect, as simulated pods have no network.
 
 from __future__ import annotations
 
-from holdfast.apiserver.descriptor import KindDescriptor
+from holdfast.apiserver.descriptor import KindDescriptor, untyped_resource
 from holdfast.apiserver.kinds.printers import network
-from holdfast.apiserver.kinds.untyped_resources import untyped_resource
 from holdfast.apiserver.unimplemented_features import UnimplementedFeatures
 from holdfast.validation import list_limits
 from holdfast.validation.counting import tree_of

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from holdfast.apiserver.descriptor import KindDescriptor
+from holdfast.apiserver.descriptor import KindDescriptor, untyped_resource
 from holdfast.apiserver.kinds.printers import cluster
-from holdfast.apiserver.kinds.untyped_resources import untyped_resource
 from holdfast.apiserver.unimplemented_features import UnimplementedFeatures
 
 KINDS = (

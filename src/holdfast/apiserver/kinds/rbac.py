@@ -7,10 +7,9 @@ from collections.abc import Iterable
 from holdfast.api import field_errors, names
 from holdfast.api.decode import JsonMapping
 from holdfast.apiserver.access.rbac import GROUP
-from holdfast.apiserver.descriptor import AdmissionPlugin, KindDescriptor
+from holdfast.apiserver.descriptor import AdmissionPlugin, KindDescriptor, untyped_resource
 from holdfast.apiserver.kinds.admission.escalation import check_binding_grants, check_role_grants
 from holdfast.apiserver.kinds.printers import access
-from holdfast.apiserver.kinds.untyped_resources import untyped_resource
 from holdfast.apiserver.tables.printer import NAME_CREATED
 from holdfast.apiserver.unimplemented_features import UnimplementedFeatures, UnimplementedField
 from holdfast.errors import Cause

@@ -7,8 +7,7 @@ from typing import Any
 
 from holdfast.api import fields
 from holdfast.api.decode import JsonObject
-from holdfast.apiserver.descriptor import Handler, KindDescriptor
-from holdfast.apiserver.kinds.untyped_resources import untyped_resource
+from holdfast.apiserver.descriptor import Handler, KindDescriptor, untyped_resource
 from holdfast.apiserver.operation import Operation
 from holdfast.apiserver.user import User
 from holdfast.apiserver.verbs.request_object import read_body_as

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from holdfast.api import scheme
-from holdfast.apiserver.descriptor import DeletionStrategy, KindDescriptor
+from holdfast.apiserver.descriptor import DeletionStrategy, KindDescriptor, untyped_resource
 from holdfast.apiserver.kinds.printers import storage
-from holdfast.apiserver.kinds.untyped_resources import untyped_resource
 from holdfast.apiserver.tables.printer import NAME_CREATED
 from holdfast.apiserver.unimplemented_features import UnimplementedFeatures
 from holdfast.validation import list_limits
