@@ -8,6 +8,7 @@ from typing import Protocol
 
 from holdfast.api.decode import JsonMapping
 from holdfast.api.json_fields import map_at, text_at
+from holdfast.api.scheduling_rights import GROUP, SchedulingRight
 from holdfast.apiserver.access.authorization import Authorizer
 from holdfast.apiserver.descriptor import KindDescriptor
 from holdfast.apiserver.registry import Registry
@@ -79,6 +80,12 @@ class Operation:
         """The details of errors about the object."""
         r = self.descriptor.resource
         return Details(name=self.request_info.name, group=r.group, kind=r.plural)
+
+    def has_right(self, right: SchedulingRight) -> bool:
+        """Return whether the user has a right, which exists in RBAC only, in the namespace."""
+        namespace = self.request_info.namespace
+        needed = RequestInfo(right.verb, "", GROUP, namespace=namespace, plural=right.resource)
+        return self.context.authorizer.allows(self.user, needed)
 
     def not_found(self) -> NotFound:
         """Build the 404 for the object in the path."""

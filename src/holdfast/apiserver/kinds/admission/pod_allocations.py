@@ -19,7 +19,6 @@ from holdfast.api.decode import JsonMapping, JsonObject
 from holdfast.api.json_fields import map_at, text_at
 from holdfast.api.scheduling_rights import WRITE_ALLOCATIONS
 from holdfast.apiserver.descriptor import AdmissionPlugin
-from holdfast.apiserver.kinds.admission.scheduling_rights import holds
 from holdfast.apiserver.operation import Operation
 
 REFUSAL = f"only the scheduler may write it, which needs the {WRITE_ALLOCATIONS}"
@@ -32,7 +31,7 @@ def _check(op: Operation, new: JsonObject, old: JsonObject | None) -> None:
     changed = [key for key in ALLOCATION_ANNOTATIONS if now.get(key) != before.get(key)]
     if old is None and not text_at(map_at(new, "spec"), "nodeName"):
         op.warnings.extend(f"{_path(key)}: {WARNING}" for key in changed)
-        _mark(new, changed if changed and not holds(op, WRITE_ALLOCATIONS) else [])
+        _mark(new, changed if changed and not op.has_right(WRITE_ALLOCATIONS) else [])
         return
     if changed:
         _require_right(op, changed, new)
@@ -60,7 +59,7 @@ def foreign_keys(pod: JsonMapping) -> list[str]:
 
 
 def _require_right(op: Operation, keys: list[str], pod: JsonMapping | None = None) -> None:
-    if not holds(op, WRITE_ALLOCATIONS):
+    if not op.has_right(WRITE_ALLOCATIONS):
         raise op.forbidden("; ".join(f"{_path(key)}: {REFUSAL}" for key in keys), pod)
 
 

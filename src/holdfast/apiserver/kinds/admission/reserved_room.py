@@ -11,7 +11,6 @@ from holdfast.api.json_fields import Raw, map_at
 from holdfast.api.reservation_names import IGNORED
 from holdfast.api.scheduling_rights import USE_RESERVED_ROOM
 from holdfast.apiserver.descriptor import AdmissionPlugin
-from holdfast.apiserver.kinds.admission.scheduling_rights import holds
 from holdfast.apiserver.operation import Operation
 
 REFUSAL = f"a pod that uses what is reserved for others needs the {USE_RESERVED_ROOM}"
@@ -19,7 +18,7 @@ REFUSAL = f"a pod that uses what is reserved for others needs the {USE_RESERVED_
 
 def check_binding_labels(op: Operation, binding: JsonMapping) -> None:
     """Raise Forbidden for a Binding that lets a pod enter reserved room without the right."""
-    if _ignores(binding) and not holds(op, USE_RESERVED_ROOM):
+    if _ignores(binding) and not op.has_right(USE_RESERVED_ROOM):
         raise op.forbidden(_refusal())
 
 
@@ -29,7 +28,7 @@ def _entering(*path: str) -> AdmissionPlugin:
     def check(op: Operation, new: JsonObject, old: JsonObject | None) -> None:
         if not _ignores(_at(new, path)) or (old is not None and _ignores(_at(old, path))):
             return
-        if not holds(op, USE_RESERVED_ROOM):
+        if not op.has_right(USE_RESERVED_ROOM):
             raise op.forbidden(_refusal(*path), new)
 
     return AdmissionPlugin(mutate=check)
