@@ -16,10 +16,9 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 from holdfast.apiserver.user import User
 from holdfast.apiserver.wire.connections import IncomingConnection
-from holdfast.apiserver.wire.http_connection import HttpConnection
+from holdfast.apiserver.wire.http_connection import HttpConnection, read_body
 from holdfast.apiserver.wire.https_listener import HttpsServer, listen
 from holdfast.apiserver.wire.in_flight import InFlightLimits, too_many
-from holdfast.apiserver.wire.incoming_body import read_body
 from holdfast.apiserver.wire.responses import error_response
 from holdfast.certificates import KeyPair, make_authority, make_server_certificate
 from holdfast.classic_dra.admission_review import answer_review

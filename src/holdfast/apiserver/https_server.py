@@ -19,10 +19,9 @@ from holdfast.apiserver.access.credentials import Credentials, server_tls_contex
 from holdfast.apiserver.server import ApiServer
 from holdfast.apiserver.user import User
 from holdfast.apiserver.wire.connections import IncomingConnection
-from holdfast.apiserver.wire.http_connection import HttpConnection
+from holdfast.apiserver.wire.http_connection import HttpConnection, read_body
 from holdfast.apiserver.wire.https_listener import HttpsServer, listen
 from holdfast.apiserver.wire.in_flight import InFlightLimits, RequestInFlight, too_many
-from holdfast.apiserver.wire.incoming_body import read_body
 from holdfast.apiserver.wire.responses import (
     ServerResponse,
     StreamResponse,
