@@ -17,8 +17,9 @@ from holdfast.apiserver.operation import Operation
 from holdfast.apiserver.schema.stored_objects import decode
 from holdfast.apiserver.unimplemented_features import UnimplementedFeatures, UnimplementedField
 from holdfast.apiserver.verbs.metadata import check_version, updated_metadata
-from holdfast.apiserver.verbs.object_encoding import object_response, with_type_first
+from holdfast.apiserver.verbs.rendering import object_response
 from holdfast.apiserver.verbs.request_object import read_body
+from holdfast.apiserver.verbs.storing import with_type_first
 from holdfast.apiserver.verbs.updating import latest_object, store_update
 from holdfast.client.transport import Response
 

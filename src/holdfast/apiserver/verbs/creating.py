@@ -16,13 +16,9 @@ from holdfast.apiserver.schema.stored_objects import is_terminating, value_build
 from holdfast.apiserver.user import ADMIN
 from holdfast.apiserver.verbs.admission import admit
 from holdfast.apiserver.verbs.metadata import generate_name, metadata_of, new_metadata
-from holdfast.apiserver.verbs.object_encoding import (
-    encode_dry_run,
-    object_response,
-    with_type_first,
-)
+from holdfast.apiserver.verbs.rendering import object_response
 from holdfast.apiserver.verbs.request_object import read_body
-from holdfast.apiserver.verbs.storing import commit
+from holdfast.apiserver.verbs.storing import commit, encode_dry_run, with_type_first
 from holdfast.apiserver.wire.negotiation import PLAIN_JSON
 from holdfast.apiserver.wire.request_info import RequestInfo
 from holdfast.client.event_body import event_body, event_name, with_count

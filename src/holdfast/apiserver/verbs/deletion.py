@@ -12,13 +12,9 @@ from holdfast.api.timestamps import parse_rfc3339, rfc3339
 from holdfast.apiserver.operation import Operation
 from holdfast.apiserver.schema.stored_objects import decode, value_builder
 from holdfast.apiserver.verbs.admission import admit_deletion
-from holdfast.apiserver.verbs.object_encoding import (
-    encode_dry_run,
-    object_response,
-    with_type_first,
-)
-from holdfast.apiserver.verbs.rendering import render_list
+from holdfast.apiserver.verbs.rendering import object_response, render_list
 from holdfast.apiserver.verbs.selection import selection_of
+from holdfast.apiserver.verbs.storing import encode_dry_run, with_type_first
 from holdfast.apiserver.verbs.updating import is_removable, latest_object
 from holdfast.apiserver.wire.body import read_value
 from holdfast.apiserver.wire.query_options import integer_option, invalid_option, unsupported_option

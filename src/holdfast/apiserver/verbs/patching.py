@@ -14,7 +14,7 @@ from holdfast.apiserver.schema.stored_objects import decode
 from holdfast.apiserver.verbs.conversion import object_to_requested_version, to_storage_version
 from holdfast.apiserver.verbs.json_patch import REJECTED, apply_json_patch, undecodable
 from holdfast.apiserver.verbs.metadata import conflict, metadata_of
-from holdfast.apiserver.verbs.object_encoding import object_response
+from holdfast.apiserver.verbs.rendering import object_response
 from holdfast.apiserver.verbs.request_object import apply_field_validation
 from holdfast.apiserver.verbs.updating import latest_object, update_object
 from holdfast.apiserver.wire.body import check_size, parse_json

@@ -9,8 +9,7 @@ from typing import Annotated, Any
 import msgspec
 
 from holdfast.apiserver.operation import Operation
-from holdfast.apiserver.verbs.object_encoding import object_response
-from holdfast.apiserver.verbs.rendering import render_list
+from holdfast.apiserver.verbs.rendering import object_response, render_list
 from holdfast.apiserver.verbs.selection import Selection, selection_of
 from holdfast.apiserver.wire.query_options import integer_option
 from holdfast.apiserver.wire.resource_versions import (

@@ -11,6 +11,8 @@ import msgspec
 from holdfast.apiserver.operation import Operation
 from holdfast.apiserver.tables import table
 from holdfast.apiserver.verbs.conversion import to_requested_version
+from holdfast.apiserver.wire.responses import encoded_response, warning_header, with_headers
+from holdfast.client.transport import Response
 
 _BYTES_AT_ONCE = 64 * 1024
 """About two milliseconds of conversion."""
@@ -68,6 +70,14 @@ def render_object(op: Operation, value: bytes) -> bytes:
     if op.descriptor.is_alias and op.request_info.verb not in ("get", "list", "watch"):
         return value
     return to_requested_version(op.descriptor, value)
+
+
+def object_response(op: Operation, value: bytes, status: int = 200) -> Response:
+    """Return a response with one object in the response format, and the warnings."""
+    response = encoded_response(render_object(op, value), status, op.response_format)
+    if op.warnings:
+        return with_headers(response, {"warning": warning_header(op.warnings)})
+    return response
 
 
 async def render_list(op: Operation, values: list[bytes], metadata: Mapping[str, Any]) -> bytes:

@@ -1,12 +1,36 @@
-"""Write an admitted object to the store, together with the writes that its admission added."""
+"""Encode an admitted object and store it, together with the writes that its admission added."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
+import msgspec
+
+from holdfast.api.decode import JsonObject
+from holdfast.apiserver.descriptor import KindDescriptor
 from holdfast.apiserver.operation import Operation
 from holdfast.store import StoredObject
+
+
+def with_type_first(obj: Mapping[str, Any], descriptor: KindDescriptor) -> JsonObject:
+    """Copy an object with kind, apiVersion and metadata first, as stored bytes must be."""
+    head = {
+        "kind": descriptor.resource.kind,
+        "apiVersion": descriptor.storage_api_version,
+        "metadata": obj["metadata"],
+    }
+    return head | {k: v for k, v in obj.items() if k not in head}
+
+
+def encode_dry_run(obj: JsonObject, previous: StoredObject | None) -> bytes:
+    """Encode the object that a dry run would have stored, with its current resourceVersion."""
+    if previous is None:
+        obj["metadata"].pop("resourceVersion", None)
+    else:
+        obj["metadata"]["resourceVersion"] = str(previous.revision)
+    return msgspec.json.encode(obj)
 
 
 async def commit(op: Operation, write: Callable[[], asyncio.Future[StoredObject]]) -> bytes:

@@ -15,14 +15,10 @@ from holdfast.apiserver.verbs.metadata import (
     metadata_of,
     updated_metadata,
 )
-from holdfast.apiserver.verbs.object_encoding import (
-    encode_dry_run,
-    object_response,
-    with_type_first,
-)
 from holdfast.apiserver.verbs.pod_specs import with_stored_pod_claims
+from holdfast.apiserver.verbs.rendering import object_response
 from holdfast.apiserver.verbs.request_object import read_body
-from holdfast.apiserver.verbs.storing import commit
+from holdfast.apiserver.verbs.storing import commit, encode_dry_run, with_type_first
 from holdfast.client.transport import Response
 from holdfast.errors import BadRequest
 from holdfast.store import StoredObject
