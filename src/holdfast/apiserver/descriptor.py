@@ -15,6 +15,7 @@ from holdfast.api import names
 from holdfast.api.decode import JsonObject
 from holdfast.api.defaults import default_object
 from holdfast.api.resource import Resource
+from holdfast.apiserver.schema.fields import Gvk
 from holdfast.apiserver.schema.object_schema import (
     BuiltInSchema,
     CustomResourceSchema,
@@ -37,9 +38,7 @@ from holdfast.api.resource import VERBS, Untyped
 
 GroupResource = tuple[str, str]
 """A group and the plural name of a resource."""
-Gvk = tuple[str, str, str]
-"""A group, version and kind."""
-Handler = Callable[["Operation"], Awaitable["ServerResponse"]]
+OperationHandler = Callable[["Operation"], Awaitable["ServerResponse"]]
 ObjectCheck = Callable[[JsonObject, JsonObject | None], Iterable[Cause]]
 """Yield what is wrong with the new object; the second is the stored one, None on create."""
 RequestCheck = Callable[["Operation", JsonObject, JsonObject | None], Iterable[Cause]]
@@ -137,7 +136,7 @@ class DeletionStrategy:
 class Subresource:
     """A subresource: its handlers by verb, and its kind."""
 
-    handlers: Mapping[str, Handler] = field(default_factory=dict)
+    handlers: Mapping[str, OperationHandler] = field(default_factory=dict)
     verbs: tuple[str, ...] = ()
     """The verbs in discovery."""
     kind: Gvk | None = None
@@ -209,7 +208,7 @@ class KindDescriptor:
     """Top-level fields that an update does not change; a subresource writes them."""
     status_metadata: tuple[str, ...] = ("labels", "annotations")
     """The metadata fields that a write of the status changes too."""
-    handler: Handler | None = None
+    handler: OperationHandler | None = None
     """Handles every request for the resource; its objects are not stored."""
     is_namespace: bool = False
     """Whether this is the kind Namespace: the namespace in a path is the object itself."""

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
-from holdfast.apiserver.descriptor import Gvk, KindDescriptor
+from holdfast.api.decode import JsonObject
+from holdfast.apiserver.descriptor import KindDescriptor
 from holdfast.apiserver.registry import Registry, digest
+from holdfast.apiserver.schema.fields import Gvk
 from holdfast.apiserver.verbs.subresources import subresource_of
 from holdfast.apiserver.wire.negotiation import negotiate_discovery
 from holdfast.apiserver.wire.responses import json_response, text_response, with_headers
 from holdfast.client.transport import Response
 from holdfast.errors import NotFound
-
-Document = dict[str, Any]
 
 
 def subresource_kind(descriptor: KindDescriptor, subresource: str) -> tuple[Gvk, tuple[str, ...]]:
@@ -86,7 +85,7 @@ class Discovery:
         return with_headers(json_response(_legacy(path, groups)), {"vary": "Accept"})
 
 
-def _legacy(path: str, groups: Mapping[str, Mapping[str, list[KindDescriptor]]]) -> Document:
+def _legacy(path: str, groups: Mapping[str, Mapping[str, list[KindDescriptor]]]) -> JsonObject:
     parts = path.split("/")[1:]
     match parts:
         case ["api"]:
@@ -107,13 +106,13 @@ def _legacy(path: str, groups: Mapping[str, Mapping[str, list[KindDescriptor]]])
     raise NotFound("the server could not find the requested resource")
 
 
-def _group(group: str, versions: list[str]) -> Document:
+def _group(group: str, versions: list[str]) -> JsonObject:
     listed = [{"groupVersion": f"{group}/{v}", "version": v} for v in versions]
     return {"name": group, "versions": listed, "preferredVersion": listed[0]}
 
 
-def _resources(group: str, version: str, descriptor: list[KindDescriptor]) -> Document:
-    listed: list[Document] = []
+def _resources(group: str, version: str, descriptor: list[KindDescriptor]) -> JsonObject:
+    listed: list[JsonObject] = []
     for one in descriptor:
         resource = one.resource
         row = {
@@ -137,10 +136,10 @@ def _resources(group: str, version: str, descriptor: list[KindDescriptor]) -> Do
     }
 
 
-def _legacy_subresource(descriptor: KindDescriptor, subresource: str) -> Document:
+def _legacy_subresource(descriptor: KindDescriptor, subresource: str) -> JsonObject:
     resource = descriptor.resource
     kind, verbs = subresource_kind(descriptor, subresource)
-    row: Document = {
+    row: JsonObject = {
         "name": f"{resource.plural}/{subresource}", "singularName": "",
         "namespaced": resource.namespaced,
     }  # fmt: skip
@@ -149,7 +148,9 @@ def _legacy_subresource(descriptor: KindDescriptor, subresource: str) -> Documen
     return row | {"kind": kind[2], "verbs": list(verbs)}
 
 
-def aggregated(groups: Mapping[str, Mapping[str, list[KindDescriptor]]], version: str) -> Document:
+def aggregated(
+    groups: Mapping[str, Mapping[str, list[KindDescriptor]]], version: str
+) -> JsonObject:
     """Return all groups as one APIGroupDiscoveryList."""
     items = [
         {
@@ -173,9 +174,9 @@ def aggregated(groups: Mapping[str, Mapping[str, list[KindDescriptor]]], version
     }
 
 
-def _aggregated_resource(descriptor: KindDescriptor) -> Document:
+def _aggregated_resource(descriptor: KindDescriptor) -> JsonObject:
     resource = descriptor.resource
-    row: Document = {
+    row: JsonObject = {
         "resource": resource.plural,
         "responseKind": _kind((resource.group, resource.version, resource.kind)),
         "scope": "Namespaced" if resource.namespaced else "Cluster",
@@ -193,10 +194,10 @@ def _aggregated_resource(descriptor: KindDescriptor) -> Document:
     return row
 
 
-def _aggregated_subresource(descriptor: KindDescriptor, subresource: str) -> Document:
+def _aggregated_subresource(descriptor: KindDescriptor, subresource: str) -> JsonObject:
     kind, verbs = subresource_kind(descriptor, subresource)
     return {"subresource": subresource, "responseKind": _kind(kind), "verbs": list(verbs)}
 
 
-def _kind(kind: Gvk) -> Document:
+def _kind(kind: Gvk) -> JsonObject:
     return dict(zip(("group", "version", "kind"), kind, strict=True))

@@ -10,8 +10,8 @@ from holdfast.api.json_fields import Raw, map_at
 from holdfast.apiserver.descriptor import (
     AdmissionPlugin,
     DeletionStrategy,
-    Handler,
     KindDescriptor,
+    OperationHandler,
     Subresource,
     new_object_check,
     selectable_fields,
@@ -61,7 +61,7 @@ def _proxy(kind: str) -> Subresource:
     return Subresource(verbs=_PROXY_VERBS, kind=("", "v1", kind), unimplemented=feature)
 
 
-def _streaming(kind: str, handler: Handler) -> Subresource:
+def _streaming(kind: str, handler: OperationHandler) -> Subresource:
     handlers = {"create": handler, "get": handler}
     return Subresource(handlers, ("create", "get"), kind=("", "v1", kind))
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from holdfast.api import fields
 from holdfast.api.decode import JsonObject
-from holdfast.apiserver.descriptor import Handler, KindDescriptor, untyped_resource
+from holdfast.apiserver.descriptor import KindDescriptor, OperationHandler, untyped_resource
 from holdfast.apiserver.operation import Operation
 from holdfast.apiserver.user import User
 from holdfast.apiserver.verbs.request_object import read_body_as
@@ -126,7 +126,7 @@ async def review_token(op: Operation) -> Response:
 
 
 def _review(
-    group: str, plural: str, kind: str, handler: Handler, *, namespaced: bool = False
+    group: str, plural: str, kind: str, handler: OperationHandler, *, namespaced: bool = False
 ) -> KindDescriptor:
     return KindDescriptor(
         untyped_resource(group, plural, kind, namespaced=namespaced, verbs=("create",)),

@@ -15,8 +15,8 @@ from holdfast.api.resource import Resource
 from holdfast.apiserver import data
 from holdfast.apiserver.schema.classic_fields import added_fields
 
-# group, version, kind
 Gvk = tuple[str, str, str]
+"""A group, version and kind."""
 FieldShape = Literal["scalar", "object", "list", "map", "any"]
 
 _SCHEMA = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaProps"

@@ -11,7 +11,7 @@ from typing import Any
 from holdfast.errors import BadRequest
 
 # A step maps a value to the values it selects; selecting nothing is not an error.
-Step = Callable[[Any], Iterable[Any]]
+PathStep = Callable[[Any], Iterable[Any]]
 
 _FIELD = re.compile(r"\.((?:\\.|[^.\[\]\\(){}'\"])+)")
 _QUOTED = re.compile(r"\[(?:'((?:\\.|[^'\\])*)'|\"((?:\\.|[^\"\\])*)\")\]")
@@ -48,11 +48,11 @@ def find(path: str, value: Any) -> list[Any]:
 
 
 @lru_cache(maxsize=1024)
-def parse(path: str) -> tuple[Step, ...]:
+def parse(path: str) -> tuple[PathStep, ...]:
     """Parse a path, cached; raise BadRequest with the invalid part."""
     if len(path) > LENGTH_LIMIT:
         raise BadRequest(f"a JSONPath may have {LENGTH_LIMIT} characters at most")
-    steps: list[Step] = []
+    steps: list[PathStep] = []
     at = 0
     while at < len(path):
         match, step = _step(path, at)
@@ -66,32 +66,32 @@ def parse(path: str) -> tuple[Step, ...]:
     return tuple(steps)
 
 
-def _step(path: str, at: int) -> tuple[re.Match[str] | None, Step | None]:
+def _step(path: str, at: int) -> tuple[re.Match[str] | None, PathStep | None]:
     for pattern, make in _SYNTAX:
         if match := pattern.match(path, at):
             return match, make(match)
     return None, None
 
 
-def _field(match: re.Match[str]) -> Step:
+def _field(match: re.Match[str]) -> PathStep:
     raw = next(group for group in match.groups() if group is not None)
     name = _ESCAPE.sub(r"\1", raw)
     return lambda value: (value[name],) if isinstance(value, dict) and name in value else ()
 
 
-def _index(match: re.Match[str]) -> Step:
+def _index(match: re.Match[str]) -> PathStep:
     index = int(match[1])
     return lambda value: (
         (value[index],) if isinstance(value, list) and -len(value) <= index < len(value) else ()
     )
 
 
-def _slice(match: re.Match[str]) -> Step:
+def _slice(match: re.Match[str]) -> PathStep:
     start, stop = (int(part) if part else None for part in match.groups())
     return lambda value: value[start:stop] if isinstance(value, list) else ()
 
 
-def _every(match: re.Match[str]) -> Step:
+def _every(match: re.Match[str]) -> PathStep:
     def values(value: Any) -> Iterable[Any]:
         if isinstance(value, dict):
             return value.values()
@@ -100,7 +100,7 @@ def _every(match: re.Match[str]) -> Step:
     return values
 
 
-def _filter(match: re.Match[str]) -> Step:
+def _filter(match: re.Match[str]) -> PathStep:
     operator_ = _OPERATOR.search(match[1])
     if operator_ is None:
         path = match[1].strip()
@@ -137,7 +137,7 @@ def _literal(text: str) -> Any:
         raise BadRequest(f"cannot read {text!r} in a JSONPath filter: quote it") from None
 
 
-_SYNTAX: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], Step]], ...] = (
+_SYNTAX: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], PathStep]], ...] = (
     (_WILDCARD, _every),
     (_FIELD, _field),
     (_QUOTED, _field),

@@ -39,7 +39,7 @@ _TLS_SHUTDOWN_SECONDS = 2.0  # how long to wait for the peer to end TLS
 _EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 _log = logging.getLogger(__name__)
 
-Handle = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
+HttpHandler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 UserOf = Callable[[asyncio.BaseTransport, IncomingConnection], User | None]
 """The user of a new connection, by its client certificate or its address; None: not known yet."""
 
@@ -237,7 +237,7 @@ class HttpsServer:
 
 
 async def listen(
-    handle: Handle,
+    handle: HttpHandler,
     host: str,
     port: int,
     context: ssl.SSLContext,

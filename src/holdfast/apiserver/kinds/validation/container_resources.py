@@ -28,7 +28,7 @@ from holdfast.api.resource_names import (
 from holdfast.apiserver.kinds.validation.resource_quotas import check_amount, is_standard
 from holdfast.errors import BadRequest, Cause
 
-Amounts = Mapping[str, AmountText]
+AmountTexts = Mapping[str, AmountText]
 CheckName = Callable[[str, str], Iterator[Cause]]
 POD_LEVEL = (CPU, HUGE_PAGES_PREFIX, MEMORY)
 """The resources of whole pods, as in upstream's message."""
@@ -92,7 +92,7 @@ def _check_resources(resources: Raw, path: str, check_name: CheckName) -> Iterat
         yield field_errors.forbidden(path, "HugePages require cpu or memory")
 
 
-def _check_list(amounts: Amounts, path: str, check_name: CheckName) -> Iterator[Cause]:
+def _check_list(amounts: AmountTexts, path: str, check_name: CheckName) -> Iterator[Cause]:
     for name, amount in amounts.items():
         at = f"{path}[{name}]"
         yield from check_name(name, at)
@@ -135,7 +135,7 @@ def _name_errors(name: str) -> tuple[str, ...]:
     return tuple(errors)
 
 
-def _compare(requests: Amounts, limits: Amounts, path: str) -> Iterator[Cause]:
+def _compare(requests: AmountTexts, limits: AmountTexts, path: str) -> Iterator[Cause]:
     for name, amount in requests.items():
         if name not in limits:
             if not _may_be_overcommitted(name):

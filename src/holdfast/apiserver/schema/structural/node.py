@@ -10,7 +10,7 @@ import msgspec
 
 from holdfast.apiserver.schema.structural.rules import Rule, read_rules
 from holdfast.apiserver.schema.structural.value_checks import (
-    Check,
+    ValueCheck,
     format_check,
     text_check,
     value_checks,
@@ -50,7 +50,7 @@ class SchemaNode:
     map_keys: tuple[str, ...] = ()
     format_name: str = ""
     format: tuple[str, Callable[[str], bool]] | None = None
-    checks: tuple[Check, ...] = ()
+    checks: tuple[ValueCheck, ...] = ()
     all_of: tuple[SchemaNode, ...] = ()
     any_of: tuple[SchemaNode, ...] = ()
     one_of: tuple[SchemaNode, ...] = ()

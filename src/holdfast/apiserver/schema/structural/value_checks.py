@@ -16,15 +16,15 @@ from holdfast.errors import Cause
 
 # Returns what is wrong with the value at a path, or None. Values of other types are ignored: the
 # type is checked elsewhere.
-Check = Callable[[Any, str], Cause | None]
+ValueCheck = Callable[[Any, str], Cause | None]
 
 _CACHED_LENGTH = 256
 _INT_LIMITS = {"int32": 1 << 31, "int64": 1 << 63}
 
 
-def value_checks(schema: Mapping[str, Any]) -> tuple[Check, ...]:
+def value_checks(schema: Mapping[str, Any]) -> tuple[ValueCheck, ...]:
     """Compile the checks of a schema, in the order in which upstream reports violations."""
-    makers: tuple[Callable[[Mapping[str, Any]], Check | None], ...] = (
+    makers: tuple[Callable[[Mapping[str, Any]], ValueCheck | None], ...] = (
         _whole_number, _maximum, _minimum, _multiple, _text,
         _min_items, _max_items, _min_properties, _max_properties, _enum,
     )  # fmt: skip
@@ -32,7 +32,7 @@ def value_checks(schema: Mapping[str, Any]) -> tuple[Check, ...]:
 
 
 def text_check(
-    schema: Mapping[str, Any], checks: tuple[Check, ...]
+    schema: Mapping[str, Any], checks: tuple[ValueCheck, ...]
 ) -> Callable[[Any], bool] | None:
     """Return whether a value is a text that fulfils the checks, cached for short texts.
 
@@ -62,7 +62,7 @@ def is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _whole_number(schema: Mapping[str, Any]) -> Check | None:
+def _whole_number(schema: Mapping[str, Any]) -> ValueCheck | None:
     if schema.get("type") != "integer":
         return None
     name = schema.get("format", "")
@@ -77,7 +77,7 @@ def _whole_number(schema: Mapping[str, Any]) -> Check | None:
     return check
 
 
-def _maximum(schema: Mapping[str, Any]) -> Check | None:
+def _maximum(schema: Mapping[str, Any]) -> ValueCheck | None:
     limit, strict = schema.get("maximum"), schema.get("exclusiveMaximum")
     if limit is None:
         return None
@@ -91,7 +91,7 @@ def _maximum(schema: Mapping[str, Any]) -> Check | None:
     return check
 
 
-def _minimum(schema: Mapping[str, Any]) -> Check | None:
+def _minimum(schema: Mapping[str, Any]) -> ValueCheck | None:
     limit, strict = schema.get("minimum"), schema.get("exclusiveMinimum")
     if limit is None:
         return None
@@ -105,7 +105,7 @@ def _minimum(schema: Mapping[str, Any]) -> Check | None:
     return check
 
 
-def _multiple(schema: Mapping[str, Any]) -> Check | None:
+def _multiple(schema: Mapping[str, Any]) -> ValueCheck | None:
     factor = schema.get("multipleOf")
     if not factor:
         return None
@@ -119,7 +119,7 @@ def _multiple(schema: Mapping[str, Any]) -> Check | None:
     return check
 
 
-def _text(schema: Mapping[str, Any]) -> Check | None:
+def _text(schema: Mapping[str, Any]) -> ValueCheck | None:
     """Return a check of length and pattern; as upstream, it reports the first violation."""
     most, least = schema.get("maxLength"), schema.get("minLength") or 0
     pattern = schema.get("pattern")
@@ -146,10 +146,10 @@ def _counted(
     key: str,
     wrong: Callable[[int, int], bool],
     message: Callable[[str, int, int], Cause],
-) -> Callable[[Mapping[str, Any]], Check | None]:
+) -> Callable[[Mapping[str, Any]], ValueCheck | None]:
     """Return a function that compiles one limit on the number of items or properties."""
 
-    def make(schema: Mapping[str, Any]) -> Check | None:
+    def make(schema: Mapping[str, Any]) -> ValueCheck | None:
         limit = schema.get(key)
         if limit is None:
             return None
@@ -174,7 +174,7 @@ _min_properties = _counted(dict, "minProperties", int.__lt__, _too_few("properti
 _max_properties = _counted(dict, "maxProperties", int.__gt__, field_errors.too_many)
 
 
-def _enum(schema: Mapping[str, Any]) -> Check | None:
+def _enum(schema: Mapping[str, Any]) -> ValueCheck | None:
     allowed = schema.get("enum")
     if not allowed:
         return None
