@@ -8,10 +8,10 @@ from contextlib import closing
 from pathlib import Path
 
 from holdfast import errors
-from holdfast.store import sqlite_schema
+from holdfast.store import database_file
 from holdfast.store.data_directory import DataDirectory
 from holdfast.store.database import Database
-from holdfast.store.integrity import convert_sqlite_errors
+from holdfast.store.database_file import convert_sqlite_errors
 
 SKIPPED_REVISIONS = 1_000_000
 """Added to the revision at a restore, so that no revision a client has seen is assigned again."""
@@ -51,9 +51,9 @@ def restore(backup: Path, directory: Path) -> int:
                 _read(backup, copy)
             with (
                 convert_sqlite_errors(data_directory.database),
-                closing(sqlite_schema.connect(data_directory.database)) as target,
+                closing(database_file.connect(data_directory.database)) as target,
             ):
-                sqlite_schema.migrate(target, data_directory.database)
+                database_file.migrate(target, data_directory.database)
                 revision = _raise_revision(copy, target, data_directory.revision_file.reserved)
                 copy.backup(target)  # one transaction: either the old store or the new one
                 target.execute("PRAGMA wal_checkpoint(TRUNCATE)")
@@ -63,12 +63,12 @@ def restore(backup: Path, directory: Path) -> int:
 
 
 def _read(backup: Path, copy: sqlite3.Connection) -> None:
-    with closing(sqlite_schema.connect_read_only(backup)) as source:
-        if sqlite_schema.check(source, backup) == 0:
+    with closing(database_file.connect_read_only(backup)) as source:
+        if database_file.schema_version(source, backup) == 0:
             raise errors.BadConfiguration(f"{backup} is not a Holdfast store: it is empty")
         source.backup(copy)
     copy.isolation_level = None
-    sqlite_schema.migrate(copy, backup)
+    database_file.migrate(copy, backup)
 
 
 def _raise_revision(copy: sqlite3.Connection, target: sqlite3.Connection, reserved: int) -> int:

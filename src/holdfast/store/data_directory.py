@@ -8,7 +8,7 @@ from pathlib import Path
 
 from holdfast import errors
 from holdfast.private_files import PRIVATE_DIRECTORY, PRIVATE_FILE, open_private
-from holdfast.store.integrity import damaged_error
+from holdfast.store.database_file import damaged_error
 from holdfast.store.revision_file import RevisionFile
 
 DATABASE = "store.db"

@@ -15,8 +15,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from holdfast.store import sqlite_schema
-from holdfast.store.integrity import damaged_error
+from holdfast.store import database_file
+from holdfast.store.database_file import damaged_error
 from holdfast.store.objects import EventType, ObjectKey, StoreEvent
 from holdfast.store.revision_file import RevisionFile
 
@@ -65,9 +65,9 @@ class Database:
         self._mark = mark
         self._new_gaps: list[tuple[int, int]] | None = None
         self._bytes_since_checkpoint = 0
-        self._connection = sqlite_schema.connect(path)
+        self._connection = database_file.connect(path)
         try:
-            sqlite_schema.migrate(self._connection, path)
+            database_file.migrate(self._connection, path)
         except BaseException:
             self._connection.close()
             raise

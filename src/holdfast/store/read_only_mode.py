@@ -11,7 +11,7 @@ from pathlib import Path
 from holdfast import errors
 from holdfast.clock import Clock
 from holdfast.repeated_log import Repeats
-from holdfast.store.integrity import is_damage
+from holdfast.store.database_file import is_damage
 
 PROBE_SECONDS = 1.0
 """Seconds between two trial commits."""

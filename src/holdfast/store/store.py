@@ -25,8 +25,8 @@ from holdfast.store.backup import restore, write_backup
 from holdfast.store.committed_objects import load_objects, objects_before, replay
 from holdfast.store.data_directory import DataDirectory
 from holdfast.store.database import Database, WriteFault
+from holdfast.store.database_file import check_file, convert_sqlite_errors, is_damage
 from holdfast.store.indexing import index_object
-from holdfast.store.integrity import check_file, convert_sqlite_errors, is_damage
 from holdfast.store.objects import (
     EventType,
     IndexFunc,
