@@ -5,5 +5,5 @@ and ``inprocess``; ``kinds`` (a descriptor of each kind), ``verbs`` (common to a
 ``tables`` (printer columns), ``access`` (authentication and authorization), ``schema`` (fields,
 defaulting, pruning) and ``wire`` (connections, bodies, negotiation). May not live here:
 controllers (garbage collection, deletion of a namespace's objects) and scheduling. Only this
-package, ``cluster`` and ``testing`` import the store.
+package, ``embedded_server`` and ``testing`` import the store.
 """

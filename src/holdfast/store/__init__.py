@@ -4,8 +4,8 @@ Lives here: the data directory and its lock, the SQLite tables, the writer threa
 memory with their indexes, the watch cache. Values are opaque bytes.
 
 May not live here: HTTP, verbs, admission, validation, selectors beyond equality, and anything
-that depends on the kind of an object. Only ``apiserver``, ``cluster`` and ``testing`` import this
-package.
+that depends on the kind of an object. Only ``apiserver``, ``embedded_server`` and ``testing``
+import this package.
 """
 
 from holdfast.store.indexing import index_object
