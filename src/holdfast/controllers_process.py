@@ -43,7 +43,7 @@ def settings_of_configuration(
 ) -> ControllersProcessSettings:
     """Return the settings in a configuration of the scheduler, with a lease of our own name."""
     # These import every plugin; without a configuration they are not needed.
-    from holdfast.configuration.process_settings import (  # noqa: PLC0415
+    from holdfast.configuration.reading import (  # noqa: PLC0415
         election_settings,
         request_limits,
     )

@@ -7,8 +7,7 @@ from collections.abc import Callable
 from holdfast.client.client import Client
 from holdfast.client.endpoint import Endpoint
 from holdfast.clock import Clock
-from holdfast.configuration.process_settings import election_settings, request_limits
-from holdfast.configuration.reading import Configuration
+from holdfast.configuration.reading import Configuration, election_settings, request_limits
 from holdfast.controllers.controller_manager import BESIDE_KUBERNETES, ControllerManager
 from holdfast.controllers.profile_settings import controller_settings
 from holdfast.elected_process import ElectedProcess, wait_for_first

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 from holdfast.api.field_errors import duplicate, invalid
 from holdfast.configuration.catalog import Catalog, UnknownPlugin
 from holdfast.configuration.document import API_VERSION, GROUP, PluginConfig
-from holdfast.configuration.points import type_name
 from holdfast.configuration.problems import Problems
 from holdfast.errors import BadConfiguration, Cause, NotBuilt
 from holdfast.framework.plugin import Plugin
@@ -187,3 +186,12 @@ def _with_weights(holder: dict[str, Any]) -> dict[str, Any]:
         for item in arguments
     ]
     return {**holder, "resources": resources}
+
+
+def type_name(point: Point) -> str:
+    """Return upstream's name of the type of a point's plugins.
+
+    >>> type_name(Point.PRE_BIND)
+    'PreBindPlugin'
+    """
+    return f"{point.upstream_name}Plugin"

@@ -10,8 +10,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from holdfast.api.field_errors import invalid
 from holdfast.configuration.catalog import Catalog
 from holdfast.configuration.document import PluginRef, PluginSet, PluginSets, ProfileDocument
-from holdfast.configuration.plugin_instances import REMOVED, PluginInstances, removed_plugin_error
-from holdfast.configuration.points import extends, field_of, type_name
+from holdfast.configuration.plugin_instances import (
+    REMOVED,
+    PluginInstances,
+    removed_plugin_error,
+    type_name,
+)
 from holdfast.configuration.problems import Problems
 from holdfast.engine.profile import Profile
 from holdfast.errors import Cause
@@ -23,6 +27,30 @@ MOST_TOTAL = 2**63 - 1
 RESERVATION = "Reservation"
 PREEMPTION = "DefaultPreemption"
 Lists = Mapping[Point, tuple[str, ...]]
+_UPSTREAM = {
+    "SchedulingGates": "preEnqueue",
+    "PrioritySort": "queueSort",
+    "NodeUnschedulable": "filter",
+    "NodeName": "filter",
+    "TaintToleration": "filter preScore score",
+    "NodeAffinity": "preFilter filter preScore score",
+    "NodePorts": "preFilter filter",
+    "NodeResourcesFit": "preFilter filter preScore score",
+    "VolumeRestrictions": "preFilter filter",
+    "NodeVolumeLimits": "preFilter filter",
+    "VolumeBinding": "preFilter filter preScore score reserve preBind",
+    "VolumeZone": "preFilter filter",
+    "PodTopologySpread": "preFilter filter preScore score",
+    "InterPodAffinity": "preFilter filter preScore score",
+    "DynamicResources": "preEnqueue preFilter filter postFilter score reserve preBind",
+    "DefaultPreemption": "preEnqueue postFilter",
+    "NodeResourcesBalancedAllocation": "preScore score",
+    "ImageLocality": "score",
+    "DefaultBinder": "bind",
+    "NodeDeclaredFeatures": "preFilter filter",
+    "Reservation": "preFilter filter postFilter preScore score reserve preBind bind",
+}
+"""The extension points that upstream's plugins implement. Ours may need fewer of them."""
 
 
 class ProfileBuilder:
@@ -228,3 +256,23 @@ def expand_point(
     ]
     first = [name for name in listed if name in through]
     return tuple(dict.fromkeys((*first, *through, *listed)))
+
+
+def extends(name: str, plugin: Plugin, point: Point) -> bool:
+    """Return whether a plugin may be enabled at a point: it has the point here, or upstream.
+
+    Some of our plugins have a preFilter that upstream's lack; those cannot be named there.
+    """
+    upstream = _UPSTREAM.get(name)
+    if upstream is not None and (point is Point.PRE_FILTER or point in upstream.split()):
+        return point in upstream.split()
+    return has_point(plugin, point)
+
+
+def field_of(point: Point) -> str:
+    """Return the field of ``PluginSets`` for a point.
+
+    >>> field_of(Point.PRE_BIND)
+    'pre_bind'
+    """
+    return "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in point)

@@ -36,7 +36,7 @@ from holdfast.engine.profile import Profile
 from holdfast.errors import Cause
 from holdfast.framework.extender import TIMEOUT, ExtenderConfig, ignored_resources
 from holdfast.plugins import PROFILE_NAMES, default_profiles
-from holdfast.settings import MigrationSettings
+from holdfast.settings import ElectionSettings, MigrationSettings, RequestLimits
 
 NO_POINT = "reservation"
 """Koordinator's guide shows this name among the extension points."""
@@ -236,3 +236,28 @@ def effective_configuration(configuration: Configuration) -> dict[str, Any]:
 def _profile(profile: Profile) -> dict[str, Any]:
     enabled = [{"name": p.name, "weight": profile.weight(p.name)} for p in profile.plugins]
     return {"schedulerName": profile.name, "plugins": {"multiPoint": {"enabled": enabled}}}
+
+
+def election_settings(
+    configuration: Configuration, *, leader_elect: bool | None = None, name: str = ""
+) -> ElectionSettings:
+    """Return the leader election of a configuration.
+
+    ``leader_elect`` comes before the configuration unless it is None. ``name`` replaces the name
+    of the lease, for a process other than the scheduler.
+    """
+    given = configuration.leader_election
+    return ElectionSettings(
+        name=name or given.resource_name,
+        namespace=given.resource_namespace,
+        leader_elect=given.leader_elect if leader_elect is None else leader_elect,
+        lease_duration_seconds=given.lease_duration,
+        renew_deadline_seconds=given.renew_deadline,
+        retry_period_seconds=given.retry_period,
+    )
+
+
+def request_limits(configuration: Configuration) -> RequestLimits:
+    """Return the limits of requests of a configuration."""
+    connection = configuration.client_connection
+    return RequestLimits(connection.qps, connection.burst)
