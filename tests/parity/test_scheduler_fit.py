@@ -11,7 +11,7 @@ from holdfast.errors import BadConfiguration
 from holdfast.plugins.balanced_allocation import BalancedAllocation
 from holdfast.plugins.node_resources_fit import NodeResourcesFit
 from holdfast.plugins.node_resources_fit.arguments import read_args
-from holdfast.plugins.node_resources_fit.queueing_hints import fits_empty, grew
+from holdfast.plugins.node_resources_fit.plugin import fits_empty, grew
 from holdfast.plugins.node_resources_fit.strategies import broken_linear
 from parity.harness import parity
 from parity.scheduling import asked, by_name, node, pod, put, world_of

@@ -15,7 +15,7 @@ from holdfast.framework.rejection import Rejection
 from holdfast.framework.world import World
 from holdfast.plugins import default_profiles
 from holdfast.plugins.reservation.nomination import choose, nominate
-from holdfast.plugins.reservation.owner_results import OwnerResults
+from holdfast.plugins.reservation.owner_plan import OwnerResults
 from holdfast.testing import a_node, a_pod, a_reservation, typed
 from reservations.random_owners import a_world, an_owner, check_rows, plan_of, play
 from soak_size import SEED, rounds

@@ -33,15 +33,16 @@ from holdfast.framework.preemption_rules import rules_of
 from holdfast.framework.rejection import Rejection, Status
 from holdfast.framework.view import View
 from holdfast.plugins.default_preemption.dry_run_columns import DryRunColumns, dry_run_cache_of
-from holdfast.plugins.default_preemption.dry_run_filters import DryRunFilters, rows_by_reasons
 from holdfast.plugins.default_preemption.ranking import NOT_A_CANDIDATE, lower_bound
 from holdfast.plugins.default_preemption.requirements import CollectedLimits, requiring_resources
 from holdfast.plugins.default_preemption.victims import (
     NAME,
     NO_VICTIMS,
     DryRunContext,
+    DryRunFilters,
     dry_run,
     protected_pods,
+    rows_by_reasons,
 )
 
 Bools = NDArray[np.bool_]

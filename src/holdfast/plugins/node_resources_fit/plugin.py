@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import replace
 from itertools import chain
@@ -10,6 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from holdfast.api.devices import DeviceClass
+from holdfast.api.node import Node
+from holdfast.api.pod import Pod
+from holdfast.api.quantity import milli, units
 from holdfast.api.requests import PodResourcesOptions, pod_request
 from holdfast.api.resource_names import is_extended, is_scalar
 from holdfast.capacity.reservation_cache import ReservationCache
@@ -18,7 +23,8 @@ from holdfast.columns.amounts import RequestedAmounts
 from holdfast.columns.epochs import Epoch
 from holdfast.columns.interner import CPU, MEMORY, PODS, ResourceNames
 from holdfast.columns.pod_info import PodInfo
-from holdfast.columns.request_fit import InsufficientResource, RequestFit, short_bits
+from holdfast.columns.request_fit import InsufficientResource, RequestFit, remaining_of, short_bits
+from holdfast.devices.inventory import IMPLICIT_PREFIX
 from holdfast.framework.events import ActionType, EventResource
 from holdfast.framework.plugin import (
     NO_CHANGE,
@@ -39,7 +45,6 @@ from holdfast.framework.plugin import (
     Verdicts,
 )
 from holdfast.framework.view import View
-from holdfast.plugins.node_resources_fit import queueing_hints as hints
 from holdfast.plugins.node_resources_fit.arguments import FitArgs, read_args
 from holdfast.plugins.node_resources_fit.strategies import RowScore, Scorer
 
@@ -48,6 +53,11 @@ PREEMPTION_FAILED = "node(s) preemption failed due to insufficient resources"
 # kube-scheduler's scorer ignores pod-level resources; its filter does not.
 _BY_CONTAINERS = PodResourcesOptions(pod_level=False)
 Freed = Callable[[ReservationCache, int, PodChange], tuple[dict[int, int], int]]
+Backs = Callable[[str], bool]
+"""Returns whether devices may provide a resource on nodes that have none of it."""
+RequestsByName = Mapping[str, int]
+"""The pod's requests by name, without zeros."""
+_read: deque[tuple[Node, Mapping[str, int]]] = deque(maxlen=2)
 
 
 def _freed_by_any_pod(
@@ -254,12 +264,12 @@ class NodeResourcesFit(Plugin):
         asked = {names[resource]: amount for resource, amount in pod.request}
         if event.resource == EventResource.NODE:
             backs = view.world.devices.device_class_for
-            return hints.node_helps(asked, event.old, event.new, lambda n: backs(n) is not None)
+            return node_helps(asked, event.old, event.new, lambda n: backs(n) is not None)
         if event.resource == EventResource.DEVICE_CLASS:
-            return hints.class_helps(asked, event.old, event.new)
+            return class_helps(asked, event.old, event.new)
         if event.resource not in (EventResource.ASSIGNED_POD, EventResource.UNSCHEDULABLE_POD):
             return False
-        return hints.pod_helps(pod.pod, asked, event.old, event.new)
+        return pod_helps(pod.pod, asked, event.old, event.new)
 
 
 def _scored(pod: PodInfo) -> tuple[int, int]:
@@ -268,3 +278,67 @@ def _scored(pod: PodInfo) -> tuple[int, int]:
         return pod.nonzero_millicores, pod.nonzero_bytes
     asked = pod_request(pod.pod, _BY_CONTAINERS)
     return asked.nonzero_millicores, asked.nonzero_bytes
+
+
+def fits_empty(asked: RequestsByName, node: Node, backs: Backs) -> bool:
+    """Return whether the pod would fit on the node without other pods."""
+    has = _allocatable(node)
+    if has.get("pods", 0) < 1:
+        return False
+    return all(
+        remaining_of(own := has.get(name, 0), amount, own, device_backed=backs(name)) >= 0
+        for name, amount in asked.items()
+    )
+
+
+def grew(asked: RequestsByName, old: Node, new: Node, backs: Backs) -> bool:
+    """Return whether the node has more of a requested resource, or more pod slots."""
+    had, has = _allocatable(old), _allocatable(new)
+    if has.get("pods", 0) > had.get("pods", 0):
+        return True
+    return any(
+        has.get(name, 0) > had.get(name, 0) or (not has.get(name, 0) and backs(name))
+        for name in asked
+    )
+
+
+def node_helps(asked: RequestsByName, old: Node | None, new: Node | None, backs: Backs) -> bool:
+    """Return whether the pod may fit on a node that was added or updated."""
+    if new is None or not fits_empty(asked, new, backs):
+        return False
+    return old is None or grew(asked, old, new, backs)
+
+
+def pod_helps(pod: Pod, asked: RequestsByName, old: Pod | None, new: Pod | None) -> bool:
+    """Return whether a pod was deleted or requests less; it may be the waiting pod itself."""
+    if new is None:
+        return old is not None and bool(old.spec.node_name or old.status.nominated_node_name)
+    if new.uid == pod.uid:
+        return True
+    if old is None or not new.spec.node_name:
+        return False
+    before, after = pod_request(old).amounts, pod_request(new).amounts
+    return any(before.get(name, 0) > after.get(name, 0) for name in asked)
+
+
+def class_helps(asked: RequestsByName, old: DeviceClass | None, new: DeviceClass | None) -> bool:
+    """Return whether a device class now provides a resource that the pod requests."""
+    if new is None:
+        return False
+    named = new.spec.extended_resource_name
+    if old is not None:
+        return named != old.spec.extended_resource_name and named in asked
+    return named in asked or f"{IMPLICIT_PREFIX}{new.name}" in asked
+
+
+def _allocatable(node: Node) -> Mapping[str, int]:
+    # One event is compared with every class of waiting pods: its nodes are read once.
+    for seen, amounts in _read:
+        if seen is node:
+            return amounts
+    found = {
+        name: milli(amount) if name == "cpu" else units(amount)
+        for name, amount in node.status.allocatable.items()
+    }
+    _read.appendleft((node, found))
+    return found
