@@ -17,7 +17,7 @@ from decisions import NOW
 from devices import CARDS, DRIVER, PROFILE, a_result, an_allocation
 from holdfast.cli import garbage_collection
 from holdfast.engine.decision import feasible
-from holdfast.engine.next_tier import run_post_filter_plugins_by_tier
+from holdfast.engine.post_filter import run_post_filter_plugins_by_tier
 from holdfast.engine.preparation import prepare_in_steps
 from holdfast.framework.rejection import Rejection
 from holdfast.framework.world import World

@@ -16,7 +16,7 @@ from holdfast.api.resource_policy import NEXT_UNITS_POLICIES
 from holdfast.engine.audit import Auditor
 from holdfast.engine.decision import feasible
 from holdfast.engine.feasible_rows import Feasible
-from holdfast.engine.next_tier import preempt_in_better_tiers, run_post_filter_plugins_by_tier
+from holdfast.engine.post_filter import preempt_in_better_tiers, run_post_filter_plugins_by_tier
 from holdfast.engine.rejections import reject_by_row
 from holdfast.framework.plugin import Code
 from holdfast.framework.rejection import Rejection

@@ -18,8 +18,7 @@ from holdfast.framework.plugin import (
 from holdfast.framework.points import Point
 from holdfast.framework.world import World
 from holdfast.scheduler.cycle import schedule_pod
-from holdfast.scheduler.metrics import Metrics
-from holdfast.scheduler.plugin_metrics import SAMPLE_EVERY, Meter
+from holdfast.scheduler.metrics import SAMPLE_EVERY, Meter, Metrics
 from holdfast.testing import a_node, a_pod, typed
 from scheduler.metrics_page import Page
 

@@ -9,10 +9,9 @@ from aiohttp import web
 
 from holdfast.api.scheme import PODS
 from holdfast.cli.health import HealthChecks, ProcessState, plain_text
-from holdfast.scheduler.device_page import device_summaries, device_summary
 from holdfast.scheduler.dump import node_reservations
 from holdfast.scheduler.ignored_allocations import ignored_allocations
-from holdfast.scheduler.numa_page import numa_node
+from holdfast.scheduler.koordinator_pages import device_summaries, device_summary, numa_node
 from holdfast.scheduler.object_metrics import resources_page
 from holdfast.scheduler.scheduler import Scheduler
 

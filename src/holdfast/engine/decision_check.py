@@ -14,8 +14,8 @@ from holdfast.engine.cached_scores import best_of
 from holdfast.engine.decision import all_tiers, feasible, scored_rows
 from holdfast.engine.decision_cache import decision_cache
 from holdfast.engine.feasible_rows import Feasible
-from holdfast.engine.next_tier import BetterTierPreemption, preempt_in_better_tiers
 from holdfast.engine.plugin_results import differences
+from holdfast.engine.post_filter import BetterTierPreemption, preempt_in_better_tiers
 from holdfast.engine.profile import Profile
 from holdfast.engine.scoring import InvalidScore, best_tier, score_rows, total
 from holdfast.framework.extender import EXTENDER

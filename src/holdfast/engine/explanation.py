@@ -17,7 +17,7 @@ from holdfast.columns.pod_info import PodInfo
 from holdfast.devices.claims import is_bound_with
 from holdfast.engine.decision import all_tiers, feasible, run_pre_enqueue_plugins
 from holdfast.engine.feasible_rows import Feasible
-from holdfast.engine.next_tier import preempt_in_better_tiers, run_post_filter_plugins_by_tier
+from holdfast.engine.post_filter import preempt_in_better_tiers, run_post_filter_plugins_by_tier
 from holdfast.engine.profile import Profile
 from holdfast.engine.rejections import reject_by_row
 from holdfast.engine.scoring import (

@@ -1,18 +1,167 @@
-"""Run the PostFilter plugins for a pod that fits on no node."""
+"""Run the PostFilter plugins for a rejected pod; tier by tier if a plugin wants that.
+
+With ``Tiers.preempts_before_next_tier`` preemption is tried in a tier before the next one: a pod
+that fits only on rows of a lower tier is not placed there if preemption helps in a better tier: it
+is nominated there, and waits while its victims terminate. If preemption helps in no better tier,
+the pod is placed. A pod that fits nowhere is nominated in the best tier where it helps.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from typing import NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
+from holdfast.engine.feasible_rows import Feasible
 from holdfast.engine.lazy_sequence import LazySequence
 from holdfast.engine.preemption import PreemptionCost, cost_of
 from holdfast.engine.profile import Profile
-from holdfast.engine.tiers import TierNumbers, row_tiers
+from holdfast.engine.rejections import reject_by_row
+from holdfast.engine.tiers import TierNumbers, active_tiers, row_tiers
+from holdfast.framework.extender import ExtenderPreemption
+from holdfast.framework.plan import PodPlan, Tiers
 from holdfast.framework.plugin import Candidate, Code, Plugin, PostFilterResult
 from holdfast.framework.points import Point, overrides
-from holdfast.framework.rejection import Rejection
+from holdfast.framework.rejection import PASSED, Rejection
 from holdfast.framework.view import View
 from holdfast.framework.world import World
+
+
+class BetterTierPreemption(NamedTuple):
+    """A pod that is not placed, because of preemption in a better tier.
+
+    ``rejection`` says why it does not fit on the rows of better tiers than its best feasible row.
+    ``plugins`` want preemption there.
+    """
+
+    rejection: Rejection
+    result: PostFilterResult
+    plugins: frozenset[str]
+
+    @property
+    def unschedulable_plugins(self) -> frozenset[str]:
+        """The plugins whose queueing hints decide when the pod is tried again.
+
+        One that wants preemption is among them: it may want that no longer.
+        """
+        return self.rejection.unschedulable_plugins | self.plugins
+
+    def message(self) -> str:
+        """Return why the pod does not fit on these rows, and that it is not placed elsewhere."""
+        fit = self.rejection.message()
+        return f"{fit} Nodes of lower tiers are used only if preemption fails: {self._state()}."
+
+    def _state(self) -> str:
+        if self.result.victims_terminating:
+            return "waiting for preempted pods to terminate"
+        return f"nominated node {self.result.nominated_node}"
+
+
+def preempt_in_better_tiers(
+    profile: Profile,
+    found: Feasible,
+    now: float,
+    extender_preemption: ExtenderPreemption | None = None,
+) -> BetterTierPreemption | None:
+    """Preempt in better tiers than that of the best feasible row, if a plugin wants that.
+
+    None: the pod is placed. A pod that is nominated to a feasible row is placed there.
+    """
+    if found.preselected_row is not None or not found.pod_class.parts.may_have_tiers:
+        return None
+    wanting = _wanting_plugins(found.plans)
+    if not wanting:
+        return None
+    tiers = row_tiers(active_tiers(found.outcomes), found.view.nodes)
+    if tiers is None:
+        return None
+    best = int(tiers[found.rows].min())
+    better = tiers < best
+    if not better.any():
+        return None
+    # If the best tier was found without the other rows, their results may be out of date.
+    found.class_of_all_tiers.refresh()
+    whole = reject_by_row(found.view, found.outcomes, found.statuses)
+    whole.extender_preemption = extender_preemption
+    result = _preempt_by_tier(profile, whole, tiers, now, best)
+    return None if result is None else BetterTierPreemption(_only(whole, better), result, wanting)
+
+
+def wants_better_tiers(found: Feasible) -> bool:
+    """Return whether a plugin wants preemption in better tiers for a pod that fits."""
+    return found.preselected_row is None and bool(_wanting_plugins(found.plans))
+
+
+def run_post_filter_plugins_by_tier(
+    profile: Profile, rejection: Rejection, now: float
+) -> PostFilterResult | None:
+    """Run the PostFilter plugins for a pod that fits nowhere; tier by tier if a plugin wants that.
+
+    As ``run_post_filter_plugins``.
+    """
+    if rejection.tiers and _wanting_plugins(rejection.plans):
+        tiers = row_tiers(rejection.tiers, rejection.view.nodes)
+        if tiers is not None:
+            result = _preempt_by_tier(profile, rejection, tiers, now, int(tiers.max()) + 1)
+            if result is not None:
+                return result
+    return run_post_filter_plugins(profile, rejection, rejection.view.world, now)
+
+
+def _wanting_plugins(plans: Mapping[str, PodPlan]) -> frozenset[str]:
+    """Return the plugins that want preemption before the next tier for this pod."""
+    return frozenset(
+        name
+        for name, plan in plans.items()
+        if isinstance(plan, Tiers) and plan.preempts_before_next_tier()
+    )
+
+
+def _preempt_by_tier(
+    profile: Profile, rejection: Rejection, tiers: TierNumbers, now: float, end: int
+) -> PostFilterResult | None:
+    """Preempt in the tiers before ``end``, the best first; None if it helps in none of them.
+
+    While victims terminate on the node that the pod is nominated to, no others are evicted.
+    """
+    nodes, pod = rejection.view.nodes, rejection.pod
+    for tier in _tiers_to_try(rejection, tiers, end):
+        only = _only(rejection, tiers == tier)
+        result = run_post_filter_plugins(profile, only, rejection.view.world, now)
+        if result is None:
+            continue
+        if result.victims_terminating:
+            # They may terminate on a row that is no better than those where the pod fits.
+            nominated = rejection.view.world.nominations.node_of(pod.uid)
+            row = nodes.row_of.get(nominated or pod.pod.status.nominated_node_name)
+            return result if row is not None and tiers[row] < end else None
+        if result.code is Code.PASS and result.nominated_node:
+            return result
+    return None
+
+
+def _tiers_to_try(rejection: Rejection, tiers: TierNumbers, end: int) -> Iterator[int]:
+    tried = tiers[(rejection.codes == Code.UNSCHEDULABLE) & (tiers < end)]
+    yield from np.bincount(tried).nonzero()[0].tolist()
+
+
+def _only(rejection: Rejection, rows: NDArray[np.bool_]) -> Rejection:
+    """Return the rejection of these rows alone; the others count as if they passed."""
+    nodes = rejection.view.nodes
+    statuses = rejection.statuses.resized(nodes.size)
+    statuses.put_all((~rows).nonzero()[0], None)
+    return replace(
+        rejection,
+        nodes=int(np.count_nonzero(rows & nodes.alive[: nodes.size])),
+        codes=np.where(rows, rejection.codes, 0).astype(np.int8),
+        plugin_of=np.where(rows, rejection.plugin_of, PASSED).astype(np.int8),
+        statuses=statuses,
+        rejecting_filters=None,
+        reason_counts=None,
+    )
 
 
 def run_post_filter_plugins(

@@ -21,8 +21,8 @@ from holdfast.columns.pod_info import PodInfo
 from holdfast.engine.decision import feasible, rows_to_filter
 from holdfast.engine.decision_cache import decision_cache
 from holdfast.engine.feasible_rows import Feasible
-from holdfast.engine.next_tier import wants_better_tiers
 from holdfast.engine.plugin_results import active_filters
+from holdfast.engine.post_filter import wants_better_tiers
 from holdfast.engine.profile import Profile
 from holdfast.framework.plugin import FilterPair, Plugin, Rows
 from holdfast.framework.points import Point

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
 from holdfast.columns.pod_info import PodInfo
-from holdfast.engine.metering import NO_METER, PluginMeter
 from holdfast.errors import BadConfiguration
 from holdfast.framework.arguments import Args
 from holdfast.framework.plan import PodPlan, Reserver
@@ -18,6 +17,33 @@ from holdfast.framework.world import World
 
 Factory = Callable[[Args], Plugin]
 Plugins = tuple[Plugin, ...]
+R = TypeVar("R")
+
+
+class PluginMeter:
+    """Counts the rows that plugins evaluate, and measures their calls while it is ``on``.
+
+    This one does neither; that of the scheduler is ``scheduler.metrics.Meter``.
+    """
+
+    on: bool = False
+
+    def counter(self, plugin: str, point: Point, profile: str) -> list[float]:
+        """Return a cell to which evaluations are added."""
+        return [0.0]
+
+    def call(self, plugin: str, point: Point, method: Callable[..., R], *arguments: object) -> R:
+        """Call a method, measured while the meter is on."""
+        if self.on:
+            return self.measure(plugin, point, method, *arguments)
+        return method(*arguments)
+
+    def measure(self, plugin: str, point: Point, method: Callable[..., R], *arguments: object) -> R:
+        """Call a method and record how long it takes."""
+        return method(*arguments)
+
+
+NO_METER = PluginMeter()
 
 
 @dataclass(frozen=True, slots=True)

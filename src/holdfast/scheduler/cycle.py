@@ -23,7 +23,7 @@ from holdfast.engine.decision_check import (
     rejection_faults,
 )
 from holdfast.engine.feasible_rows import Feasible
-from holdfast.engine.next_tier import preempt_in_better_tiers, run_post_filter_plugins_by_tier
+from holdfast.engine.post_filter import preempt_in_better_tiers, run_post_filter_plugins_by_tier
 from holdfast.engine.profile import Profile
 from holdfast.framework.extender import ExtenderPreemption
 from holdfast.framework.plugin import (

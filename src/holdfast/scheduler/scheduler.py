@@ -31,14 +31,14 @@ from holdfast.scheduler.cycle import (
     schedule_pod,
     with_calls_before_eviction,
 )
+from holdfast.scheduler.delayed_reports import UnclaimedObjects, UnreadyPods
 from holdfast.scheduler.event_handlers import EventHandlers
 from holdfast.scheduler.extender_queue import ExtenderQueue
 from holdfast.scheduler.extenders import Extenders
 from holdfast.scheduler.ignored_allocations import report_ignored
 from holdfast.scheduler.informers import SchedulerInformers
-from holdfast.scheduler.metrics import DurationRecorder, Metrics, register_callback_metrics
+from holdfast.scheduler.metrics import DurationRecorder, Meter, Metrics, register_callback_metrics
 from holdfast.scheduler.object_metrics import PolicyMetrics, ReservationMetrics
-from holdfast.scheduler.plugin_metrics import Meter
 from holdfast.scheduler.preemption import PreemptionExecutor
 from holdfast.scheduler.preparation_turns import Preparations
 from holdfast.scheduler.queued_pods import QueuedPodInfo
@@ -49,8 +49,6 @@ from holdfast.scheduler.resizing import Resizer
 from holdfast.scheduler.result_handler import ResultHandler
 from holdfast.scheduler.scheduling_queue import SchedulingQueue
 from holdfast.scheduler.status_reporter import StatusReporter
-from holdfast.scheduler.unclaimed_objects import UnclaimedObjects
-from holdfast.scheduler.unready_pods import UnreadyPods
 
 log = logging.getLogger(__name__)
 

@@ -21,7 +21,7 @@ from holdfast.engine.decision import feasible, rank
 from holdfast.engine.decision_check import placement_faults, rejection_faults
 from holdfast.engine.explanation import explain
 from holdfast.engine.invariants import check_invariants
-from holdfast.engine.next_tier import preempt_in_better_tiers
+from holdfast.engine.post_filter import preempt_in_better_tiers
 from holdfast.engine.profile import Profile
 from holdfast.framework.plugin import Placement
 from holdfast.framework.rejection import Rejection
