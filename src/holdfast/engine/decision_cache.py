@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Hashable, Iterator
+from functools import partial
 from typing import Generic, TypeVar
 
 from holdfast.columns.pod_info import PodInfo
@@ -21,9 +22,12 @@ from holdfast.engine.plugin_results import (
 from holdfast.engine.plugin_use import CacheLevel, PluginUse, cycle_plugins
 from holdfast.engine.pod_class import PodClass
 from holdfast.engine.profile import Profile
-from holdfast.engine.reservation_options import combine_options, filters_reservations
 from holdfast.framework.plugin import Code, Plugin, Skip
-from holdfast.framework.reservation_options import ReservationAllocator
+from holdfast.framework.reservation_options import (
+    ReservationAllocator,
+    ReservationFilter,
+    ReservationOptions,
+)
 from holdfast.framework.view import View
 from holdfast.framework.world import World
 
@@ -242,8 +246,12 @@ class DecisionCache:
         )
 
     def _with_options(self, outcomes: list[PreFilterOutcome], view: View) -> list[PreFilterOutcome]:
-        """Give the plugin that allocates reservations what other plugins say about them."""
-        others = [p for p in outcomes if filters_reservations(p)]
+        """Give the plugin that allocates reservations what other plugins say about them.
+
+        The plan is shared by pods with the same outcomes, so they get the same resources with an
+        identity.
+        """
+        others = [p for p in outcomes if p.filters and isinstance(p.plan, ReservationFilter)]
         if not others:
             return outcomes
         outcomes = list(outcomes)
@@ -252,7 +260,11 @@ class DecisionCache:
                 key = (id(outcome), *map(id, others))
                 found = self._combined.get(key)
                 if found is None:
-                    found = combine_options(outcome, outcome.plan, others, view)
+                    options = ReservationOptions(
+                        [p.plan for p in others if isinstance(p.plan, ReservationFilter)],
+                        partial(view.world.identified_resources, view.pod),
+                    )
+                    found = outcome.considering(outcome.plan.with_options(options), others)
                     found.cache_rows(view.nodes)
                     self._combined.put(key, found, 4 * _limit(view.nodes.capacity))
                 outcomes[i] = found

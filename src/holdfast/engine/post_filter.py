@@ -17,10 +17,9 @@ from numpy.typing import NDArray
 
 from holdfast.engine.feasible_rows import Feasible
 from holdfast.engine.lazy_sequence import LazySequence
-from holdfast.engine.preemption import PreemptionCost, cost_of
+from holdfast.engine.preemption import PreemptionCost, TierNumbers, active_tiers, cost_of, row_tiers
 from holdfast.engine.profile import Profile
 from holdfast.engine.rejections import reject_by_row
-from holdfast.engine.tiers import TierNumbers, active_tiers, row_tiers
 from holdfast.framework.extender import ExtenderPreemption
 from holdfast.framework.plan import PodPlan, Tiers
 from holdfast.framework.plugin import Candidate, Code, Plugin, PostFilterResult

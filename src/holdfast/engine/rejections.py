@@ -27,7 +27,7 @@ from holdfast.engine.plugin_results import (
     plans_of,
     pre_filtered_plugins,
 )
-from holdfast.engine.tiers import active_tiers
+from holdfast.engine.preemption import active_tiers
 from holdfast.framework.plugin import (
     AnyRows,
     Code,

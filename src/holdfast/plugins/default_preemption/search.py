@@ -16,8 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.engine.nominated_pods import has_row_sets, nominated_in_sets
-from holdfast.engine.preemption import LOWEST_COST, PreemptionCost, cost_of, protection_by
-from holdfast.engine.tiers import row_tiers
+from holdfast.engine.preemption import (
+    LOWEST_COST,
+    PreemptionCost,
+    cost_of,
+    protection_by,
+    row_tiers,
+)
 from holdfast.framework.extender import EXTENDER
 from holdfast.framework.plugin import (
     Candidate,
