@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from holdfast.api import scheme
-from holdfast.api.classic import ClassicResources, classic_resources
+from holdfast.api.classic import classic_resources
 from holdfast.api.devices import DeviceTaintRule
 from holdfast.api.object_interner import ObjectInterner
 from holdfast.api.pod import Pod
@@ -44,11 +44,19 @@ OPTIONAL_RESOURCES: Mapping[Resource[Any], str] = {
 }
 """Resources that a cluster may not serve, with what to do to use them."""
 
-STORAGE: tuple[Resource[Any], ...] = (
+WATCHED: tuple[Resource[Any], ...] = (
+    scheme.NAMESPACES, scheme.NODES, scheme.NODE_RESOURCE_TOPOLOGIES,
+    scheme.DEVICE_CLASSES, scheme.RESOURCE_SLICES, scheme.DEVICE_TAINT_RULES,
+    scheme.RESOURCE_CLAIMS, scheme.RESOURCE_QUOTAS,
     scheme.STORAGE_CLASSES, scheme.PERSISTENT_VOLUMES, scheme.PERSISTENT_VOLUME_CLAIMS,
     scheme.CSI_DRIVERS, scheme.CSI_NODES, scheme.CSI_STORAGE_CAPACITIES,
     scheme.VOLUME_ATTACHMENTS,
+    scheme.DISRUPTION_BUDGETS, scheme.SERVICES, scheme.REPLICATION_CONTROLLERS,
+    scheme.REPLICASETS, scheme.STATEFULSETS, scheme.SHARED_DEVICES,
+    scheme.RESERVATIONS, scheme.RESOURCE_POLICIES, scheme.PODS,
 )  # fmt: skip
+"""What is watched, in the order in which the informers start. Nodes come first and pods last, so
+that the node of every bound pod and the reservation of every owner are known before the pod."""
 FEATURES: Mapping[Resource[Any], Feature] = {
     scheme.DEVICE_CLASSES: Feature.DYNAMIC_RESOURCE_ALLOCATION,
     scheme.RESOURCE_SLICES: Feature.DYNAMIC_RESOURCE_ALLOCATION,
@@ -63,11 +71,7 @@ REDISCOVER_SECONDS = 30.0
 
 
 class SchedulerInformers:
-    """Starts the informers in a fixed order and feeds their events to the event handlers.
-
-    Nodes are listed first and pods last, so that the node of every bound pod and the reservation
-    of every owner are known before the pod.
-    """
+    """Starts the informers of ``WATCHED`` and feeds their events to the event handlers."""
 
     def __init__(
         self,
@@ -92,53 +96,20 @@ class SchedulerInformers:
             },
             on_unreadable={scheme.RESERVATIONS: reservations.on_unreadable},
         )
-        handled: list[tuple[Resource[Any], Any]] = [
-            (scheme.NAMESPACES, handlers.handler_for(EventResource.NAMESPACE)),
-            (scheme.NODES, handlers.on_node),
-            (
-                scheme.NODE_RESOURCE_TOPOLOGIES,
-                handlers.handler_for(EventResource.NODE_RESOURCE_TOPOLOGY),
-            ),
-            (scheme.DEVICE_CLASSES, handlers.handler_for(EventResource.DEVICE_CLASS)),
-            (scheme.RESOURCE_SLICES, handlers.handler_for(EventResource.RESOURCE_SLICE)),
-            (scheme.DEVICE_TAINT_RULES, handlers.on_device_taint_rule),
-            (scheme.RESOURCE_CLAIMS, handlers.handler_for(EventResource.RESOURCE_CLAIM)),
-            (scheme.RESOURCE_QUOTAS, handlers.handler_for(EventResource.RESOURCE_QUOTA)),
-            *[(resource, handlers.handler_for(resource.kind)) for resource in STORAGE],
-            (scheme.DISRUPTION_BUDGETS, handlers.handler_for(EventResource.POD_DISRUPTION_BUDGET)),
-            (scheme.SERVICES, handlers.handler_for(EventResource.SERVICE)),
-            (
-                scheme.REPLICATION_CONTROLLERS,
-                handlers.handler_for(EventResource.REPLICATION_CONTROLLER),
-            ),
-            (scheme.REPLICASETS, handlers.handler_for(EventResource.REPLICA_SET)),
-            (scheme.STATEFULSETS, handlers.handler_for(EventResource.STATEFUL_SET)),
-            (scheme.SHARED_DEVICES, handlers.handler_for(EventResource.DEVICE)),
-            (scheme.RESERVATIONS, reservations.on_reservation),
-            (scheme.RESOURCE_POLICIES, handlers.handler_for(EventResource.RESOURCE_POLICY)),
-            (scheme.PODS, handlers.on_pod),
-        ]
         self._world = handlers.world
-        self._classic_handlers: list[tuple[Callable[[ClassicResources], Resource[Any]], Any]] = [
-            (
-                lambda found: found.classes,
-                handlers.handler_for(EventResource.CLASSIC_RESOURCE_CLASS),
-            ),
-            (
-                lambda found: found.claims,
-                handlers.handler_for(EventResource.CLASSIC_RESOURCE_CLAIM),
-            ),
-            (
-                lambda found: found.pod_scheduling,
-                handlers.handler_for(EventResource.POD_SCHEDULING),
-            ),
-        ]
         self._devices = devices
-        self._handlers = [
-            (resource, handler)
-            for resource, handler in handled
+        special = {
+            scheme.NODES: handlers.on_node,
+            scheme.DEVICE_TAINT_RULES: handlers.on_device_taint_rule,
+            scheme.RESERVATIONS: reservations.on_reservation,
+            scheme.PODS: handlers.on_pod,
+        }
+        self._handlers: list[tuple[Resource[Any], Any]] = [
+            (resource, special.get(resource) or handlers.handler_for(EventResource(resource.kind)))
+            for resource in WATCHED
             if resource not in FEATURES or gates.enabled(FEATURES[resource])
         ]
+        self._handler_for = handlers.handler_for
         self._by_type: dict[type, Informer[Any]] = {}
         self._reservations: Informer[Reservation] | None = None
         self._taint_rules: Informer[DeviceTaintRule] | None = None
@@ -254,7 +225,11 @@ class SchedulerInformers:
             on_failure=on_failure,
         )
         resources = classic_resources(group)
-        found = [(of(resources), handler) for of, handler in self._classic_handlers]
+        found: list[tuple[Resource[Any], Any]] = [
+            (resources.classes, self._handler_for(EventResource.CLASSIC_RESOURCE_CLASS)),
+            (resources.claims, self._handler_for(EventResource.CLASSIC_RESOURCE_CLAIM)),
+            (resources.pod_scheduling, self._handler_for(EventResource.POD_SCHEDULING)),
+        ]
         if not group or not all([await self._served(resource) for resource, _ in found]):
             log.info("classic DRA is not served here: install deploy/crds and restart to use it")
             return []
