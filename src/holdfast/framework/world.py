@@ -75,14 +75,6 @@ class World:
         self.classic = ClassicLedger(self.nodes) if classic is None else classic
         self.numa = NumaLedger(self.nodes) if numa is None else numa
         self.device_share = DeviceShareLedger(self.nodes) if device_share is None else device_share
-        self.numa.hint_providers = (
-            DeviceHints(
-                self.device_share,
-                self.nodes,
-                self.reservations.restricted_device_types,
-                self.devices.device_backed,
-            ),
-        )
         self.selectors = WorkloadSelectors(self.nodes) if selectors is None else selectors
         self.recorded = RecordedAllocations(
             self._find_reservation,
@@ -90,16 +82,12 @@ class World:
             self.nodes.is_ours,
             self._possible,
         )
-        self.numa.on_dispute = partial(self._report_dispute, key=RESOURCE_STATUS)
-        self.device_share.on_dispute = partial(self._report_dispute, key=DEVICE_ALLOCATED)
-        self._pod_handlers = [
-            ledger for ledger in self.ledgers if isinstance(ledger, PodEventHandler)
-        ]
-        self._amount_ledgers = [
-            ledger for ledger in self.ledgers if isinstance(ledger, AdditionalAmounts)
-        ]
+        self._connect_ledgers()
+        ledgers = self.ledgers
+        self._pod_handlers = [each for each in ledgers if isinstance(each, PodEventHandler)]
+        self._amount_ledgers = [each for each in ledgers if isinstance(each, AdditionalAmounts)]
         self._identifying_ledgers = [
-            ledger for ledger in self.ledgers if isinstance(ledger, IdentifiesResources)
+            each for each in ledgers if isinstance(each, IdentifiesResources)
         ]
         self._ledgers_of: dict[type[Object], tuple[Ledger, ...]] = {}
         """The ledgers that store objects of a type."""
@@ -117,6 +105,19 @@ class World:
         self.auditor = None if auditor is None else auditor(self)
         self.caches: dict[Hashable, Any] = {}
         """Caches of decisions and plugins for this world, under keys of their own."""
+
+    def _connect_ledgers(self) -> None:
+        """Give ledgers what they need of others: NUMA hints of devices, reports of disputes."""
+        self.numa.hint_providers = (
+            DeviceHints(
+                self.device_share,
+                self.nodes,
+                self.reservations.restricted_device_types,
+                self.devices.device_backed,
+            ),
+        )
+        self.numa.on_dispute = partial(self._report_dispute, key=RESOURCE_STATUS)
+        self.device_share.on_dispute = partial(self._report_dispute, key=DEVICE_ALLOCATED)
 
     @property
     def namespaces(self) -> Mapping[str, Mapping[str, str]]:
