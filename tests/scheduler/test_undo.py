@@ -14,7 +14,8 @@ from holdfast.framework.plugin import ApiCall, Code, Placement, Plugin, Reject, 
 from holdfast.framework.world import World
 from holdfast.plugins import default_profiles
 from holdfast.plugins.default_binder import DefaultBinder
-from holdfast.scheduler.binding import ApiCallRunner, BindFailed, bind, undo
+from holdfast.scheduler.api_call_runner import ApiCallRunner
+from holdfast.scheduler.binding import BindFailed, bind, undo
 from holdfast.scheduler.cycle import assume_and_reserve, schedule_pod, unreserve_and_forget
 from holdfast.testing import Fault, FaultyTransport, a_node, a_pod, a_reservation, typed
 from holdfast.testing.harness import Harness

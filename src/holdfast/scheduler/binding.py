@@ -1,21 +1,15 @@
 """Bind a pod: run the PreBind and Bind plugins, and undo their writes when one fails.
 
-Plugins do no I/O: their generators yield API calls. This module sends each call and returns its
-response, or raises its error, at the ``yield``.
+The generators of plugins yield API calls, which ``ApiCallRunner`` sends.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeVar
-
-import msgspec
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
 from holdfast.api.allocation_keys import ALLOCATION_ANNOTATIONS
-from holdfast.api.decode import decode_object
-from holdfast.api.meta import Object
 from holdfast.api.scheme import PODS
 from holdfast.client.backoff import retry
 from holdfast.client.client import Client, PatchType
@@ -36,29 +30,13 @@ from holdfast.framework.plugin import (
 )
 from holdfast.framework.points import Point
 from holdfast.framework.world import World
-from holdfast.scheduler.metrics import NO_DURATIONS, DurationRecorder
+from holdfast.scheduler.api_call_runner import ApiCallRunner
 from holdfast.scheduler.scheduled_objects import node_of, pod_info_of, read_newest, wants_node
-from holdfast.scheduler.turns import Turn, Turns
 
 log = logging.getLogger(__name__)
-T = TypeVar("T")
 
 NamedReserver = tuple[str, Reserver]
 """The name of a plugin, and its plan for the pod."""
-METHODS = {"create": "POST", "bind": "POST", "update": "PUT", "patch": "PATCH",
-           "delete": "DELETE", "get": "GET"}  # fmt: skip
-
-
-class ExternalBinder(Protocol):
-    """A service that binds pods instead of the Bind plugins: an extender."""
-
-    def is_binder(self, pod: PodInfo) -> bool:
-        """Tell whether it binds this pod."""
-        ...
-
-    async def bind(self, placement: Placement) -> bool:
-        """Bind the pod; return whether it was bound. Raises ExtenderFailed."""
-        ...
 
 
 class BindFailed(Exception):
@@ -94,80 +72,6 @@ class EndedPending(Exception):
     def __init__(self, plugin: str, reject: Reject, started: tuple[NamedReserver, ...]) -> None:
         super().__init__(plugin, reject)
         self.plugin, self.reject, self.started = plugin, reject, started
-
-
-@dataclass(slots=True)
-class ApiCallRunner:
-    """Sends the API calls that plugins yield.
-
-    ``idle`` counts bindings that wait, not write, ``pre_binding`` those in their PreBind plugins.
-
-    ``record_event`` gets a pod, a reason and a message; ``observe`` a metric, a value and labels;
-    ``expect`` the objects from responses, which plugins may store before the watch tells them.
-    """
-
-    client: Client
-    clock: Clock
-    binder: ExternalBinder | None = None
-    idle: int = 0
-    pre_binding: int = 0
-    durations: DurationRecorder = NO_DURATIONS
-    record_event: Callable[[PodInfo, str, str], None] = lambda _pod, _reason, _message: None
-    observe: Callable[..., None] = lambda *_: None
-    expect: Callable[[Any], object] = lambda _stored: None
-    _turns: Turns = field(default_factory=Turns)
-
-    def record_duration(self, point: str, status: str, profile: Profile, began: float) -> None:
-        """Record how long the plugins of an extension point took."""
-        self.durations.record(self.durations.now() - began, point, status, profile.name)
-
-    async def run(self, steps: PreBindCalls, pod: PodInfo) -> Reject | None:
-        """Run a plugin's generator for a pod; return what it returns, raise what it raises."""
-        turn = Turn(self._turns)
-        try:
-            call = next(steps)
-            while True:
-                try:
-                    response = await self._response(call, pod, turn)
-                except HoldfastError as failure:
-                    call = steps.throw(failure)
-                else:
-                    call = steps.send(response)
-        except StopIteration as end:
-            result: Reject | None = end.value
-            return result
-        finally:
-            turn.end()
-
-    async def _response(self, call: ApiCall, pod: PodInfo, turn: Turn) -> Any:
-        """Send one call and return the response; a read is retried until the server responds.
-
-        Plugins read to find out whether a write was stored, so a read must not fail.
-        """
-        if call.verb == "sleep":
-            await self.wait_idle(self.clock.sleep(call.body))
-            return self.clock.now()
-        if call.verb == "turn":
-            return await self.wait_idle(turn.change(call.path))
-        if call.verb == "event":
-            return self.record_event(pod, *call.body)
-        if call.verb == "observe":
-            return self.observe(call.path, *call.body)
-        if call.verb == "get":
-            response = await retry(lambda: send_call(self.client, call), self.clock)
-        else:
-            response = await send_call(self.client, call)
-        if isinstance(response, Object):
-            self.expect(response)
-        return response
-
-    async def wait_idle(self, wait: Awaitable[T]) -> T:
-        """Await something that writes nothing."""
-        self.idle += 1
-        try:
-            return await wait
-        finally:
-            self.idle -= 1
 
 
 async def bind(call_runner: ApiCallRunner, profile: Profile, placement: Placement) -> None:
@@ -233,15 +137,6 @@ async def post_bind(call_runner: ApiCallRunner, profile: Profile, placement: Pla
                 await call_runner.run(steps, placement.pod)
         except Exception as failure:
             log.warning("PostBind plugin %s for %s failed: %s", name, placement.pod.key, failure)
-
-
-async def send_call(client: Client, call: ApiCall) -> Any:
-    """Send one API call and return the decoded response; raises on an error status."""
-    body = b"" if call.body is None else msgspec.json.encode(call.body)
-    response = await client.write(METHODS[call.verb], call.path, body, call.content_type)
-    if call.returns is None:
-        return None
-    return decode_object(response, call.returns) if response else {}
 
 
 def _raise_if_cancelled(placement: Placement) -> None:

@@ -21,9 +21,9 @@ from holdfast.framework.points import Point
 from holdfast.framework.waiting_pods import WaitingPod, WaitOutcome
 from holdfast.framework.world import World
 from holdfast.metric_types import Histogram
+from holdfast.scheduler.api_call_runner import ApiCallRunner
 from holdfast.scheduler.background_tasks import BackgroundTasks, Task
 from holdfast.scheduler.binding import (
-    ApiCallRunner,
     BindFailed,
     BindOutcome,
     EndedPending,

@@ -13,8 +13,8 @@ from holdfast.columns.pod_info import PodInfo
 from holdfast.errors import NotFound
 from holdfast.framework.plugin import ApiCall, PostFilterResult
 from holdfast.framework.world import World
+from holdfast.scheduler.api_call_runner import send_call
 from holdfast.scheduler.background_tasks import BackgroundTasks
-from holdfast.scheduler.binding import send_call
 from holdfast.scheduler.cycle import SchedulingFailure
 from holdfast.scheduler.metrics import Metrics
 from holdfast.scheduler.preemption import PREEMPTING, PreemptionExecutor

@@ -23,8 +23,8 @@ from holdfast.framework.extender import EXTENDER, ExtenderConfig
 from holdfast.framework.plugin import Placement
 from holdfast.framework.view import View
 from holdfast.framework.world import World
+from holdfast.scheduler.api_call_runner import ApiCallRunner
 from holdfast.scheduler.background_tasks import BackgroundTasks
-from holdfast.scheduler.binding import ApiCallRunner
 from holdfast.scheduler.binding_cycle import AssumedPod, BindingCycle, BindingTasks
 from holdfast.scheduler.cycle import (
     SchedulingFailure,
