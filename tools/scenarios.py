@@ -2,7 +2,7 @@
 
 A test may carry several numbers (``test_C005_C006_…``). A number counts as passed only when every
 test that carries it ran and passed. Run as ``make scenarios`` after ``make test`` (and
-``make real``).
+``make real``). Their titles are in tests/scenarios.md.
 """
 
 from __future__ import annotations
@@ -10,19 +10,21 @@ from __future__ import annotations
 import re
 import sys
 import xml.etree.ElementTree as ET
-from collections import defaultdict
+from collections import Counter, defaultdict
+from collections.abc import Iterator
 from pathlib import Path
 
-SPECS = {
-    "A": ("apiserver", 50),
-    "S": ("scheduler-core", 60),
-    "R": ("reservation", 98),
-    "N": ("numa-devices-migration", 45),
-    "P": ("resource-policy", 52),
-    "D": ("dra-structured", 92),
-    "C": ("dra-classic", 84),
-}
+TABLE = Path(__file__).parents[1] / "tests" / "scenarios.md"
+SPEC = re.compile(r"^## ([A-Z]): (.+)$", re.M)
+ROW = re.compile(r"^\| ([A-Z]\d{3})( †)? \| (.+) \|$", re.M)
+"""A line of the table: number, whether no test has it, title."""
 NUMBERS = re.compile(r"test((?:_[A-Z]\d{3})+)_")
+
+
+def specifications(table: str) -> Iterator[tuple[str, str, int]]:
+    """Yield the letter, the name and the number of scenarios of each specification."""
+    counts = Counter(number[0] for number, _, _ in ROW.findall(table))
+    yield from ((letter, name, counts[letter]) for letter, name in SPEC.findall(table))
 
 
 def outcome(case: ET.Element) -> tuple[str, str]:
@@ -58,20 +60,21 @@ def main() -> int:
     if not paths:
         print("no test results yet: run `make test` first")
         return 1
-    found = read(paths)
+    found, table = read(paths), TABLE.read_text()
+    titles = {number: title for number, _, title in ROW.findall(table)}
     print(
-        f"{'spec':26}{'passed':>8}{'xfailed':>9}{'skipped':>9}{'failed':>8}{'missing':>9}{'of':>5}"
+        f"{'spec':36}{'passed':>8}{'xfailed':>9}{'skipped':>9}{'failed':>8}{'missing':>9}{'of':>5}"
     )
-    for prefix, (name, total) in SPECS.items():
+    for prefix, name, total in specifications(table):
         mine = {n: e for n, e in found.items() if n[0] == prefix}
         count = {k: sum(e["outcome"] == k for e in mine.values())
                  for k in ("passed", "xfailed", "skipped", "failed")}  # fmt: skip
         missing = total - len(mine)
-        print(f"{prefix} {name:24}{count['passed']:8}{count['xfailed']:9}{count['skipped']:9}"
+        print(f"{prefix} {name:34}{count['passed']:8}{count['xfailed']:9}{count['skipped']:9}"
               f"{count['failed']:8}{missing:9}{total:5}")  # fmt: skip
     for number, entry in sorted(found.items()):
         if entry["outcome"] != "passed":
-            print(f"  {number} {entry['outcome']}: {entry['why']}")
+            print(f"  {number} {entry['outcome']}: {titles.get(number, '')}: {entry['why']}")
     return 1 if any(e["outcome"] == "failed" for e in found.values()) else 0
 
 
