@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.api.node_names import NODE_USER
 from holdfast.client.client import Client
-from holdfast.client.embedded_credentials import read_embedded_credentials
 from holdfast.client.endpoint import Endpoint
 from holdfast.client.events import DRAIN_SECONDS
 from holdfast.client.http import HttpTransport
+from holdfast.client.kubeconfig import read_embedded_credentials
 from holdfast.clock import Clock
 from holdfast.embedded_server import PKI, EmbeddedServer
 from holdfast.errors import HoldfastError, Unavailable

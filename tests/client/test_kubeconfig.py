@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from holdfast.client import kubeconfig
-from holdfast.client.embedded_credentials import read_embedded_credentials
+from holdfast.client.kubeconfig import read_embedded_credentials
 from holdfast.errors import BadConfiguration
 
 EXEC_VERSION = "client.authentication.k8s.io/v1"
