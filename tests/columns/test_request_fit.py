@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from holdfast.columns.amounts import Amounts
+from holdfast.columns.amounts import NodeAmounts
 from holdfast.columns.interner import CPU, EPHEMERAL, MEMORY, PODS, ResourceNames
 from holdfast.columns.pod_info import PodInfo
 from holdfast.columns.request_fit import (
@@ -32,7 +32,7 @@ CHANGE = st.fixed_dictionaries({r: st.integers(-5, 5) for r in RESOURCES})
 
 
 def counted(rows):
-    amounts = Amounts(len(RESOURCES), len(rows) + 2)
+    amounts = NodeAmounts(len(RESOURCES), len(rows) + 2)
     for row, cells in enumerate(rows):
         amounts.add_row(row)
         amounts.set_allocatable(row, {r: has for r, (has, _) in cells.items()})
@@ -117,7 +117,7 @@ def test_needs_beyond_the_last_bit_share_it():
 
 def test_a_need_can_use_any_columns():
     """For example free whole cores, as cpu sets and devices will need."""
-    amounts = Amounts(4, 2)
+    amounts = NodeAmounts(4, 2)
     amounts.set_allocatable(0, {PODS: 9, CPU: 8})
     plain = RequestFit.of(amounts, ((CPU, 2),), frozenset())
     free, has = np.array([1, 0]), np.array([4, 0])

@@ -4,10 +4,10 @@ from holdfast.api.decode import convert_object
 from holdfast.api.pod import Pod
 from holdfast.api.requests import pod_request
 from holdfast.api.shared_device import SharedDevices
-from holdfast.device_share.allocations import DeviceAllocation, use_of
+from holdfast.device_share.allocations import SharedDeviceAllocation, use_of
 from holdfast.device_share.candidates import DeviceRejection
 from holdfast.device_share.choosing import choose_devices
-from holdfast.device_share.node_devices import NodeDevices, inventory_of
+from holdfast.device_share.node_devices import NodeDeviceState, inventory_of
 from holdfast.device_share.pod_devices import pod_devices
 
 KOORD = "koordinator.sh/"
@@ -36,7 +36,7 @@ def node(*devices, node_labels=None, annotations=None, labels=None):
     """Return the state of a node with these devices, nothing of them used."""
     metadata = {"name": "n", "annotations": annotations or {}, "labels": labels or {}}
     raw = {"metadata": metadata, "spec": {"devices": list(devices)}}
-    return NodeDevices(inventory_of(convert_object(raw, SharedDevices), node_labels or {}))
+    return NodeDeviceState(inventory_of(convert_object(raw, SharedDevices), node_labels or {}))
 
 
 def asked(requests, *, annotations=None, labels=None):
@@ -57,13 +57,13 @@ def asked(requests, *, annotations=None, labels=None):
 
 def using(state, allocations):
     """Return the state with these allocations added."""
-    return NodeDevices(state.inventory, state.used.plus(use_of(allocations)))
+    return NodeDeviceState(state.inventory, state.used.plus(use_of(allocations)))
 
 
 def holding(state, **minors):
     """Return the state with amounts used: ``gpu={0: (50, 8, 50)}``."""
     allocations = {
-        kind: tuple(DeviceAllocation(minor, amounts) for minor, amounts in by_minor.items())
+        kind: tuple(SharedDeviceAllocation(minor, amounts) for minor, amounts in by_minor.items())
         for kind, by_minor in minors.items()
     }
     return using(state, allocations)

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from device_share.building import ANNOTATION, asked, chosen, gpu, holding, node
-from holdfast.device_share.allocations import DeviceAllocation, use_of
+from holdfast.device_share.allocations import SharedDeviceAllocation, use_of
 from holdfast.device_share.candidates import DeviceRejection, Restriction
 from holdfast.device_share.choosing import choose_devices, node_rejection
 from holdfast.device_share.scoring import ScoringStrategy
@@ -88,7 +88,7 @@ def test_preferred_gpus_come_first(preferred, used, request_, expected):
 
 
 def test_limits():
-    limit = use_of({"gpu": (DeviceAllocation(1, HALF), DeviceAllocation(2, FULL))})
+    limit = use_of({"gpu": (SharedDeviceAllocation(1, HALF), SharedDeviceAllocation(2, FULL))})
     assert chosen(PAIRS, {"gpu": 50}, Restriction(limit=limit)) == {"gpu": [1]}
     assert chosen(PAIRS, {"gpu": 60}, Restriction(limit=limit)) == {"gpu": [2]}
     assert chosen(PAIRS, {"nvidia.com/gpu": 2}, Restriction(limit=limit)) == (

@@ -7,7 +7,7 @@ import pytest
 from device_share.building import asked, chosen, gpu, holding, node, rdma
 from holdfast.api.shared_device import VirtualFunction
 from holdfast.device_share.allocation_annotation import allocations_text, read_allocations
-from holdfast.device_share.allocations import DeviceAllocation, use_of
+from holdfast.device_share.allocations import SharedDeviceAllocation, use_of
 from holdfast.device_share.choosing import choose_devices
 from holdfast.errors import BadRequest
 
@@ -84,8 +84,10 @@ def test_null_annotations_are_absent():
 
 def test_allocated_devices_are_written():
     allocations = {
-        "gpu": (DeviceAllocation(0, (50, 8 * GI, 50)),),
-        "rdma": (DeviceAllocation(0, (1,), (VirtualFunction(minor=1, bus_id="0000:09:00.2"),)),),
+        "gpu": (SharedDeviceAllocation(0, (50, 8 * GI, 50)),),
+        "rdma": (
+            SharedDeviceAllocation(0, (1,), (VirtualFunction(minor=1, bus_id="0000:09:00.2"),)),
+        ),
     }
     text = allocations_text(allocations, {("gpu", 0): "GPU-0", ("rdma", 0): "0000:09:00.0"})
     assert json.loads(text) == {
@@ -123,7 +125,7 @@ def test_allocated_devices_are_written():
         (
             '{"rdma":[{"minor":2,"resources":{"koordinator.sh/rdma":50,"x":"1"},"new":[1]},'
             '{"resources":null,"extension":null}]}',
-            {"rdma": (DeviceAllocation(0, (0,)), DeviceAllocation(2, (50,)))},
+            {"rdma": (SharedDeviceAllocation(0, (0,)), SharedDeviceAllocation(2, (50,)))},
         ),
     ],
 )

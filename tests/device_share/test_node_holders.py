@@ -4,13 +4,13 @@ from random import Random
 
 import pytest
 
-from holdfast.device_share.allocations import DeviceAllocation, DeviceUse, use_of
-from holdfast.device_share.node_holders import Holder, NodeHolders, sum_of
+from holdfast.device_share.allocations import DeviceUse, SharedDeviceAllocation, use_of
+from holdfast.device_share.node_holders import DeviceHolder, NodeHolders, sum_of
 
 
 def a_use(dice, most=3):
     listed = [
-        DeviceAllocation(minor, (dice.randrange(50), dice.randrange(9), dice.randrange(50)))
+        SharedDeviceAllocation(minor, (dice.randrange(50), dice.randrange(9), dice.randrange(50)))
         for minor in sorted(dice.sample(range(4), dice.randint(1, most)))
     ]
     return use_of({"gpu": tuple(listed)})
@@ -23,7 +23,7 @@ def test_the_use_without_a_reservation_is_the_sum_of_all_others(seed):
         uid = f"r{dice.randrange(6)}"
         match dice.randrange(4):
             case 0:
-                holders.add_pod(f"p{step}", Holder(a_use(dice), dice.choice(("", uid))))
+                holders.add_pod(f"p{step}", DeviceHolder(a_use(dice), dice.choice(("", uid))))
             case 1:
                 holders.remove(dice.choice((uid, *holders.pods)))
             case 2:

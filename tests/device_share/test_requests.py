@@ -3,7 +3,7 @@
 import pytest
 
 from holdfast.device_share.requests import (
-    DeviceRequest,
+    SharedDeviceRequest,
     device_requests,
     device_resources,
     in_names_of,
@@ -37,7 +37,7 @@ def named(amounts):
     ],
 )
 def test_normal_form(request_, expected):
-    assert device_requests(named(request_)) == tuple(DeviceRequest(*one) for one in expected)
+    assert device_requests(named(request_)) == tuple(SharedDeviceRequest(*one) for one in expected)
 
 
 @pytest.mark.parametrize(

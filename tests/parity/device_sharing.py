@@ -8,8 +8,8 @@ from holdfast.api.quantity import units
 from holdfast.api.requests import pod_request
 from holdfast.api.shared_device import SharedDevices, VirtualFunction
 from holdfast.device_share.allocation_annotation import allocations_text, read_allocations
-from holdfast.device_share.allocations import DeviceAllocation, DeviceUse, use_of
-from holdfast.device_share.node_devices import NodeDevices, inventory_of
+from holdfast.device_share.allocations import DeviceUse, SharedDeviceAllocation, use_of
+from holdfast.device_share.node_devices import NodeDeviceState, inventory_of
 from holdfast.device_share.pod_devices import pod_devices
 from holdfast.device_share.requests import RESOURCES
 from holdfast.device_share.scoring import ScoringStrategy
@@ -29,7 +29,7 @@ def use(by_type):
     return use_of(
         {
             kind: tuple(
-                DeviceAllocation(int(minor), amounts(kind, resources))
+                SharedDeviceAllocation(int(minor), amounts(kind, resources))
                 for minor, resources in (by_minor or {}).items()
             )
             for kind, by_minor in (by_type or {}).items()
@@ -41,7 +41,7 @@ def allocations(listed):
     """Return the allocations of a record, each type in ascending order of minors."""
     return {
         kind: tuple(
-            DeviceAllocation(
+            SharedDeviceAllocation(
                 one["minor"],
                 amounts(kind, one["resources"]),
                 tuple(
@@ -62,7 +62,7 @@ def state_of(given):
     if "device" in given:
         device = convert_object(given["device"], SharedDevices)
         held = use_of(allocations(given.get("assignedDevices")))
-        return NodeDevices(inventory_of(device, labels), held)
+        return NodeDeviceState(inventory_of(device, labels), held)
     return cached_state(given["nodeDevice"], labels)
 
 
@@ -76,7 +76,7 @@ def cached_state(cache, labels=None):
     )
     held = use(cache.get("deviceUsed"))
     inventory = inventory_of(device_object(cache), labels or {})
-    return NodeDevices(inventory, DeviceUse(held.amounts, vfs))
+    return NodeDeviceState(inventory, DeviceUse(held.amounts, vfs))
 
 
 def device_object(cache, name=""):

@@ -15,7 +15,7 @@ from holdfast.api.quantity import units
 from holdfast.api.shared_device import SharedDevices
 from holdfast.apiserver.kinds.koordinator_checks import gpu_share_errors
 from holdfast.device_share.allocation_annotation import allocations_text, read_allocations
-from holdfast.device_share.allocations import DeviceAllocation
+from holdfast.device_share.allocations import SharedDeviceAllocation
 from holdfast.device_share.partitions import partition_table
 from holdfast.device_share.pod_devices import pod_devices
 from holdfast.device_share.requests import RESOURCES
@@ -37,7 +37,7 @@ def allocations(written):
     """Return devices with their amounts, by type, of the JSON form of an annotation."""
     return {
         kind: tuple(
-            DeviceAllocation(
+            SharedDeviceAllocation(
                 one["minor"],
                 tuple(units(one["resources"].get(name, 0)) for name in RESOURCES[kind]),
             )

@@ -2,7 +2,7 @@
 
 from holdfast.device_share.candidates import DeviceRejection
 from holdfast.device_share.choosing import choose_devices
-from holdfast.device_share.node_devices import NodeDevices
+from holdfast.device_share.node_devices import NodeDeviceState
 from parity.device_sharing import (
     allocations,
     asked_by,
@@ -33,7 +33,7 @@ FILE = "koord_device_allocate.jsonl"
 def test_allocate(record):
     state = state_of(record.input)
     released = use(record.input.get("preemptibleDeviceResources"))
-    state = NodeDevices(state.inventory, state.used.minus(released))
+    state = NodeDeviceState(state.inventory, state.used.minus(released))
     found = choose_devices(state, asked_by(record.input), strategy=strategy_of(record.input))
     if record.expected["wantErr"]:
         status = record.observed["status"]

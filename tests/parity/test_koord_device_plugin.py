@@ -6,7 +6,7 @@ from holdfast.api.decode import convert_object
 from holdfast.api.reservation import Reservation
 from holdfast.api.shared_device import SharedDevices
 from holdfast.device_share.allocation_annotation import allocations_text, read_allocations
-from holdfast.device_share.allocations import UNUSED, DeviceAllocation, use_of
+from holdfast.device_share.allocations import UNUSED, SharedDeviceAllocation, use_of
 from holdfast.device_share.node_devices import device_ids, inventory_of
 from holdfast.framework.plugin import Placement, PodChange
 from holdfast.framework.world import World
@@ -94,7 +94,7 @@ def text_of(used):
     found = {}
     for kind, minor, amounts in used.amounts:
         vfs = tuple({"busID": bus} for of, card, bus in used.vfs if (of, card) == (kind, minor))
-        found.setdefault(kind, []).append(DeviceAllocation(minor, amounts, vfs))
+        found.setdefault(kind, []).append(SharedDeviceAllocation(minor, amounts, vfs))
     return allocations_text(found, {})
 
 

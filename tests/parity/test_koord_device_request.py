@@ -10,7 +10,7 @@ from holdfast.capacity.pre_allocation import read_rules
 from holdfast.capacity.reservation_annotations import affinity_of
 from holdfast.device_share.candidates import (
     UNRESTRICTED,
-    Candidates,
+    CandidateDevices,
     DeviceRejection,
     find_candidates,
 )
@@ -140,7 +140,7 @@ def test_order(record):
         minor = one["minor"]
         devices[minor] = NodeDevice(minor, (100,), pcie=pcies.get(str(minor), -1))
         free[minor] = (100 - one["score"],)
-    found = Candidates("rdma", 1, (0,), devices, free, {}, set())
+    found = CandidateDevices("rdma", 1, (0,), devices, free, {}, set())
     wish = Preference(
         frozenset(("rdma", minor) for minor in given.get("preferred", ())),
         ScoringStrategy(MOST_ALLOCATED),

@@ -3,9 +3,9 @@
 import numpy as np
 
 from holdfast.device_share.allocations import use_of
-from holdfast.device_share.candidates import DeviceRejection, Offer, restriction_of
+from holdfast.device_share.candidates import DeviceOffer, DeviceRejection, restriction_of
 from holdfast.device_share.choosing import choose_devices
-from holdfast.device_share.node_devices import NodeDevices
+from holdfast.device_share.node_devices import NodeDeviceState
 from holdfast.device_share.scoring import ScoringStrategy, score_node
 from holdfast.numa.policy_names import LEAST_ALLOCATED
 from holdfast.numa.trial import OF_RESERVATION
@@ -23,13 +23,13 @@ def released(state, *uses):
     used = state.used
     for one in uses:
         used = used.minus(one)
-    return NodeDevices(state.inventory, used)
+    return NodeDeviceState(state.inventory, used)
 
 
 def offered(remaining, policy):
     """Return what a reservation offers; a Restricted one gives no other devices of its types."""
     kinds = {kind for kind, _ in remaining.minors()} if policy == RESTRICTED else ()
-    return Offer(remaining, frozenset(kinds))
+    return DeviceOffer(remaining, frozenset(kinds))
 
 
 @parity(FILE, "TestScore")

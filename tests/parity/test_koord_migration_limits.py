@@ -9,7 +9,7 @@ from holdfast.controllers.pod_migration import arbitration
 from holdfast.controllers.pod_migration.arbitration import arbitrate
 from holdfast.controllers.pod_migration.rate_limits import ObjectLimits
 from holdfast.migration.limits import MigratingPods, Workload, max_of_workload
-from holdfast.migration.pod_selection import Candidate, find_obstacle
+from holdfast.migration.pod_selection import MigrationCandidate, find_obstacle
 from holdfast.settings import MigrationSettings, ObjectLimit
 from parity.harness import parity
 from parity.migrating import typed
@@ -54,7 +54,7 @@ def test_max_unavailable(record):
 @parity(FILE, "TestFilterPodWithMaxEvictionCost")
 def test_eviction_cost(record):
     pod = a_pod(0, annotations={EVICTION_COST: str(record.input["cost"])})
-    obstacle = find_obstacle(Candidate(pod, Workload("w", 5)), MigrationSettings())
+    obstacle = find_obstacle(MigrationCandidate(pod, Workload("w", 5)), MigrationSettings())
     assert (not obstacle) is record.expected["want"]
 
 
@@ -98,7 +98,7 @@ def test_limit_of_a_workload(record):
 def test_expected_replicas(record):
     given = record.input
     settings = MigrationSettings(max_unavailable_per_workload=given["maxUnavailable"])
-    candidate = Candidate(a_pod(0), Workload("w", given["totalReplicas"]))
+    candidate = MigrationCandidate(a_pod(0), Workload("w", given["totalReplicas"]))
     assert (not find_obstacle(candidate, settings)) is record.expected["want"]
 
 

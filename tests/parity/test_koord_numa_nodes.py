@@ -5,7 +5,7 @@ from holdfast.numa.cpu_set import format_cpu_list, mask_of, parse_cpu_list
 from holdfast.numa.node_policies import POLICY_MISMATCH, NodePolicies, merge_numa_policies
 from holdfast.numa.node_state import PodHolding, node_shape, state_of
 from holdfast.numa.pod_request import NumaRequest
-from holdfast.numa.resource_status import Allocation, ordered
+from holdfast.numa.resource_status import NumaAllocation, ordered
 from holdfast.numa.topology import Cpu, NodeTopology, NumaZone, cpu_topology
 from holdfast.numa.topology_hints import Hint
 from holdfast.numa.trial import Situation, allocate_within, amount_hints, available_amounts
@@ -53,7 +53,7 @@ def state(cpus, zones, ratios, held, *, amplified):
 def given_state(given):
     held = given.get("allocated")
     mask = held and parse_cpu_list(held.get("cpuSet", ""))
-    holding = held and Allocation(mask, by_node(held["numaNodeResources"]))
+    holding = held and NumaAllocation(mask, by_node(held["numaNodeResources"]))
     cpus, ratios = cpus_of(given["cpuTopologyShape"]), given.get("amplificationRatios")
     return state(cpus, given["numaNodeResources"], ratios, holding, amplified=False)
 
@@ -104,7 +104,7 @@ def test_numa_nodes_have_available_amounts(record):
     options = record.input["topologyOptions"]
     cpus = tuple(Cpu(*cpu) for cpu in options["cpuTopology"]["cpus"])
     used = by_node((record.input["allocation"].get("allocatedResources") or {}).values())
-    held = Allocation(mask_of(range(record.input["allocatedCPUSets"])), used)
+    held = NumaAllocation(mask_of(range(record.input["allocatedCPUSets"])), used)
     ratios = options.get("amplificationRatios")
     node = state(cpus, options["numaNodeResources"], ratios, held, amplified=True)
     asked = NumaRequest((("cpu", 1000),), 1000)

@@ -7,7 +7,7 @@ import pytest
 
 from holdfast.api.decode import convert_object
 from holdfast.api.resource_quota import ResourceQuota
-from holdfast.quota.charging import Refusal, charge_write
+from holdfast.quota.charging import QuotaRefusal, charge_write
 from holdfast.quota.evaluators import evaluator_of, is_extended_key, is_tracked, resources_of
 from quota.quota_cases import ANSWERS, WRITES
 
@@ -37,7 +37,7 @@ def answer(name):
     typed = convert_object({**quota, "status": status}, ResourceQuota)
     new = convert_object(obj, evaluator.type)
     result = charge_write([typed], evaluator, new, None, Lookups())
-    if isinstance(result, Refusal):
+    if isinstance(result, QuotaRefusal):
         return result.message, used
     return "", (result[0].used if result else used)
 

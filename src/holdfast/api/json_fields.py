@@ -6,30 +6,30 @@ stored object, counts as an absent field.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-Raw = Mapping[str, Any]
+from holdfast.api.decode import JsonMapping
 
 
-def map_at(where: Raw, key: str) -> dict[str, Any]:
+def map_at(where: JsonMapping, key: str) -> dict[str, Any]:
     """Return the map under a key; empty if it is absent or no map."""
     found = where.get(key)
     return found if isinstance(found, dict) else {}
 
 
-def list_at(where: Raw, key: str) -> Sequence[Any]:
+def list_at(where: JsonMapping, key: str) -> Sequence[Any]:
     """Return the list under a key; empty if it is absent or no list."""
     found = where.get(key)
     return found if isinstance(found, list) else ()
 
 
-def maps_at(where: Raw, key: str) -> list[dict[str, Any]]:
+def maps_at(where: JsonMapping, key: str) -> list[dict[str, Any]]:
     """Return the list of maps under a key; an item that is no map counts as empty."""
     found = list_at(where, key)
     return [item if isinstance(item, dict) else {} for item in found]
 
 
-def text_at(where: Raw, key: str) -> str:
+def text_at(where: JsonMapping, key: str) -> str:
     """Return the text under a key; empty if it is absent."""
     return str(where.get(key) or "")

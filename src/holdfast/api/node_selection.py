@@ -7,13 +7,13 @@ nothing. Its errors are stored, because upstream reports them only if no other t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from holdfast.api import labels as label_selection
 from holdfast.api.field_errors import child, invalid, not_supported, raise_if_any
 from holdfast.api.fields import FieldRequirement, FieldSelector
-from holdfast.api.labels import EVERYTHING, NOTHING, LabelRequirement, Selector
+from holdfast.api.labels import EVERYTHING, NOTHING, LabelRequirement, Labels, Selector
 from holdfast.api.meta import Requirement
 from holdfast.api.pod import NodeSelector, NodeSelectorTerm, Pod, PreferredSchedulingTerm
 from holdfast.errors import Cause
@@ -26,7 +26,6 @@ _OPERATORS = {
 NAME_FIELD = "metadata.name"
 UNKNOWN_FIELD = ""
 """The value of every node field other than the name, as upstream."""
-Labels = Mapping[str, str]
 
 
 def compile_expressions(

@@ -18,14 +18,12 @@ Resized      True/Resized                it was edited on its node, and holds th
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 import msgspec
 
+from holdfast.api.decode import JsonObject
 from holdfast.api.meta import Condition
 from holdfast.api.timestamps import rfc3339
-
-Raw = dict[str, Any]
 
 SCHEDULED, READY, RESIZED = "Scheduled", "Ready", "Resized"
 UNSCHEDULABLE = "Unschedulable"
@@ -38,7 +36,7 @@ SUCCEEDED, EXPIRED = "Succeeded", "Expired"
 INSUFFICIENT, INVALID = "Insufficient", "Invalid"
 
 
-def refused(conditions: Iterable[Condition], message: str, now: float) -> list[Raw]:
+def refused(conditions: Iterable[Condition], message: str, now: float) -> list[JsonObject]:
     """Return the conditions after an attempt that found no node.
 
     An existing condition gets a new message and probe time, but keeps its transition time; if it
@@ -55,7 +53,7 @@ def refused(conditions: Iterable[Condition], message: str, now: float) -> list[R
     return kept
 
 
-def placed(now: float) -> list[Raw]:
+def placed(now: float) -> list[JsonObject]:
     """Return the conditions of a reservation that has a node and is available."""
     at = rfc3339(now)
     return [
@@ -64,7 +62,7 @@ def placed(now: float) -> list[Raw]:
     ]
 
 
-def waiting(now: float, message: str) -> list[Raw]:
+def waiting(now: float, message: str) -> list[JsonObject]:
     """Return the conditions of a reservation that has a node and waits for its resources."""
     at = rfc3339(now)
     return [
@@ -92,24 +90,24 @@ def waiting_message(pods: Iterable[str], *, more: bool, several: bool) -> str:
 
 def with_ready(
     conditions: Iterable[Condition], status: str, reason: str, now: float, message: str = ""
-) -> list[Raw]:
+) -> list[JsonObject]:
     """Return the conditions with a new Ready; its transition time moves with its status only."""
     return _with(conditions, _condition(READY, status, reason, rfc3339(now), message))
 
 
 def with_resized(
     conditions: Iterable[Condition], status: str, reason: str, now: float, message: str = ""
-) -> list[Raw]:
+) -> list[JsonObject]:
     """Return the conditions with a new Resized; its transition time moves with its status only."""
     return _with(conditions, _condition(RESIZED, status, reason, rfc3339(now), message))
 
 
-def without_resized(conditions: Iterable[Condition]) -> list[Raw]:
+def without_resized(conditions: Iterable[Condition]) -> list[JsonObject]:
     """Return the conditions without Resized."""
     return [msgspec.to_builtins(c) for c in conditions if c.type != RESIZED]
 
 
-def _with(conditions: Iterable[Condition], new: Raw) -> list[Raw]:
+def _with(conditions: Iterable[Condition], new: JsonObject) -> list[JsonObject]:
     kept = [msgspec.to_builtins(c) for c in conditions]
     for index, old in enumerate(kept):
         if old.get("type") == new["type"]:
@@ -120,7 +118,7 @@ def _with(conditions: Iterable[Condition], new: Raw) -> list[Raw]:
     return [*kept, new]
 
 
-def _condition(type_: str, status: str, reason: str, at: str, message: str = "") -> Raw:
+def _condition(type_: str, status: str, reason: str, at: str, message: str = "") -> JsonObject:
     new = {"type": type_, "status": status, "reason": reason,
            "lastProbeTime": at, "lastTransitionTime": at}  # fmt: skip
     return {**new, "message": message} if message else new

@@ -75,7 +75,7 @@ class RefusalReason(Enum):
     EXACT = "is not exact matched"
 
 
-class Refusal(NamedTuple):
+class ReservationRefusal(NamedTuple):
     """The reason of a refusal; ``taint`` is the one the pod does not tolerate."""
 
     reason: RefusalReason
@@ -84,11 +84,11 @@ class Refusal(NamedTuple):
 
 def refusal(
     reservations: ReservationCache, slot: int, pod_info: PodInfo, wishes: ReservationRequirements
-) -> Refusal | None:
+) -> ReservationRefusal | None:
     """Return the first reason why a reservation refuses one of its owners, or None."""
     found = _find_refusal(reservations, slot, pod_info, wishes)
     if found is None and not _exactly(reservations, slot, pod_info, wishes.exact):
-        found = Refusal(RefusalReason.EXACT)
+        found = ReservationRefusal(RefusalReason.EXACT)
     return found
 
 
@@ -127,24 +127,24 @@ def allows_pre_allocation(
 
 def _find_refusal(
     reservations: ReservationCache, slot: int, pod_info: PodInfo, wishes: ReservationRequirements
-) -> Refusal | None:
+) -> ReservationRefusal | None:
     info, affinity = reservations.at(slot), wishes.affinity
     reservation = info.reservation
     if reservation.metadata.deletion_timestamp is not None:
         # A terminating reservation accepts no new owner, not even by name.
-        return Refusal(RefusalReason.UNSCHEDULABLE)
+        return ReservationRefusal(RefusalReason.UNSCHEDULABLE)
     if wishes.name:
         # A pod that names the reservation ignores its taints, labels and unschedulable.
-        return None if wishes.name == reservation.name else Refusal(RefusalReason.NAME)
+        return None if wishes.name == reservation.name else ReservationRefusal(RefusalReason.NAME)
     own = affinity.tolerations if affinity else ()
     if reservation.spec.unschedulable and not tolerated(own, _UNSCHEDULABLE):
-        return Refusal(RefusalReason.UNSCHEDULABLE)
+        return ReservationRefusal(RefusalReason.UNSCHEDULABLE)
     taint = find_untolerated(reservation.spec.taints, (*own, *pod_info.pod.spec.tolerations))
     if taint is not None:
-        return Refusal(RefusalReason.TAINT, taint)
+        return ReservationRefusal(RefusalReason.TAINT, taint)
     if affinity is None or selects(affinity, reservations.labels_of(info), reservation.name):
         return None
-    return Refusal(RefusalReason.AFFINITY)
+    return ReservationRefusal(RefusalReason.AFFINITY)
 
 
 def _exactly(
@@ -207,7 +207,7 @@ class ReservationMatcher:
         self._node_table = node_table
         self._matches: dict[Hashable, ReservationMatch | None] = {}
         self._hidden_pods: dict[Hashable, HiddenReservePods] = {}
-        self._refusals = SharedCache[dict[int, Refusal | None]](_MOST_REFUSALS)
+        self._refusals = SharedCache[dict[int, ReservationRefusal | None]](_MOST_REFUSALS)
         """By key and slot, of pods with requirements."""
         self._version = 0
         self._without_owner: set[int] = set()
@@ -260,7 +260,7 @@ class ReservationMatcher:
         known = self._refusals.get(key, pod_info.namespace) is not None and key in self._matches
         if known or not groups or wishes.affinity is None:
             return
-        found: dict[int, Refusal | None] = {}
+        found: dict[int, ReservationRefusal | None] = {}
         for slot in self._slots(groups).tolist():
             compared += 1 + wishes.affinity.size
             if compared > _REQUIREMENTS_A_STEP:
@@ -275,7 +275,7 @@ class ReservationMatcher:
     def refusals(
         self, groups: Sequence[OwnerGroup], pod_info: PodInfo, slots: Slots,
         wishes: ReservationRequirements,
-    ) -> Sequence[Refusal | None]:  # fmt: skip
+    ) -> Sequence[ReservationRefusal | None]:  # fmt: skip
         """Return why these slots of an owner's groups refuse it, None for those that do not."""
         key = _key(groups, pod_info)
         known = self._refusals.get(key, pod_info.namespace)

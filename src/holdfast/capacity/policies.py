@@ -29,7 +29,7 @@ from holdfast.errors import BadRequest, Cause, FieldErrors
 from holdfast.validation.list_limits import RESOURCE_POLICY_TREE, first_excess
 from holdfast.validation.resource_policy import check_ambiguity, check_written_metadata
 
-Group = tuple[tuple[str, str], ...]
+MatchLabelGroup = tuple[tuple[str, str], ...]
 """The matchLabelKeys that a pod has, with values. Caps apply to each group by itself."""
 COST_STEP = 100
 """The deletion costs of two neighbouring priorities differ by this much."""
@@ -125,7 +125,7 @@ class Policy:
         """Return whether pods with these labels in that namespace are governed by the policy."""
         return namespace == self.object.metadata.namespace and self.selector.matches(labels)
 
-    def group_key(self, labels: Mapping[str, str]) -> Group:
+    def group_key(self, labels: Mapping[str, str]) -> MatchLabelGroup:
         """Return the matchLabelKeys that a pod has, with their values.
 
         Pods are counted together if they agree in the keys of the pod to be placed; a key that this
@@ -180,7 +180,7 @@ class Policy:
         return COST_STEP * (1 + self.priorities.index(self.units[best].priority))
 
 
-def counts_for(other: Group, group: Group) -> bool:
+def counts_for(other: MatchLabelGroup, group: MatchLabelGroup) -> bool:
     """Return whether pods of a group count for a pod of ``group``.
 
     A pod that lacks one of the keys is compared with pods of every value of it.

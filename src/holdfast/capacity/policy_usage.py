@@ -14,14 +14,14 @@ from functools import cached_property, partial
 from holdfast.api.node import Node
 from holdfast.api.pod import Pod
 from holdfast.api.requests import pod_request
-from holdfast.capacity.policies import Group, Policy, PolicyUnit, counts_for
+from holdfast.capacity.policies import MatchLabelGroup, Policy, PolicyUnit, counts_for
 
 
 @dataclass(frozen=True, slots=True)
 class GroupUsage:
     """The pods that count against the caps of a unit for one group; ``resources`` is their sum."""
 
-    group: Group
+    group: MatchLabelGroup
     pods: tuple[Pod, ...]
     resources: Mapping[str, int]
 
@@ -36,7 +36,7 @@ class UnitUsage:
     unit: PolicyUnit
     nodes: tuple[str, ...]
     pods: tuple[Pod, ...]
-    members: Mapping[Group, GroupUsage]
+    members: Mapping[MatchLabelGroup, GroupUsage]
 
     @cached_property
     def groups(self) -> tuple[GroupUsage, ...]:
@@ -48,7 +48,7 @@ class UnitUsage:
 
     def _merged_groups(self) -> Iterable[GroupUsage]:
         """Return ``group`` of every member, in one pass for each combination of keys."""
-        parts: defaultdict[Group, list[GroupUsage]] = defaultdict(list)
+        parts: defaultdict[MatchLabelGroup, list[GroupUsage]] = defaultdict(list)
         for names in {frozenset(dict(key)) for key in self.members}:
             for key, part in self.members.items():
                 shared = tuple([item for item in key if item[0] in names])
@@ -63,7 +63,7 @@ class UnitUsage:
         """The group with the most pods."""
         return self.groups[0] if self.groups else _merge((), self.unit, ())
 
-    def group(self, key: Group) -> GroupUsage:
+    def group(self, key: MatchLabelGroup) -> GroupUsage:
         """Return the pods that count for a pod of this group."""
         parts = [part for other, part in self.members.items() if counts_for(other, key)]
         if len(parts) == 1 and parts[0].group == key:
@@ -192,7 +192,7 @@ def count_text(count: int, most: int | None) -> str:
 def _unit(
     policy: Policy, unit: PolicyUnit, nodes: tuple[str, ...], pods: tuple[Pod, ...]
 ) -> UnitUsage:
-    members: defaultdict[Group, list[Pod]] = defaultdict(list)
+    members: defaultdict[MatchLabelGroup, list[Pod]] = defaultdict(list)
     for pod in pods:
         members[policy.group_key(pod.metadata.labels)].append(pod)
     groups = {
@@ -212,7 +212,7 @@ def capped_amounts(unit: PolicyUnit, amounts: Mapping[str, int]) -> Mapping[str,
     return {name: amounts.get(name, 0) for name in unit.max_resources}
 
 
-def _merge(key: Group, unit: PolicyUnit, parts: Iterable[GroupUsage]) -> GroupUsage:
+def _merge(key: MatchLabelGroup, unit: PolicyUnit, parts: Iterable[GroupUsage]) -> GroupUsage:
     parts = tuple(parts)
     pods = tuple([pod for part in parts for pod in part.pods])
     return GroupUsage(key, pods, _sum(unit, [part.resources for part in parts]))

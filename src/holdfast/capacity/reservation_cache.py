@@ -29,18 +29,18 @@ from holdfast.api.node import Node
 from holdfast.api.reservation import HOLDING, Reservation
 from holdfast.capacity.gpu_names import converted_amounts
 from holdfast.capacity.matching import (
-    Refusal,
     ReservationMatch,
     ReservationMatcher,
+    ReservationRefusal,
     ReservationRequirements,
 )
 from holdfast.capacity.owners import OwnerGroup, OwnerIndex
 from holdfast.capacity.reservation_columns import ReservationHolds
 from holdfast.capacity.reservation_content import ReservationContent, read_allocations, read_content
 from holdfast.capacity.reservation_info import (
-    AllocationKey,
     AllocationLedger,
     AmountsByResource,
+    ReservationAndNode,
     ReservationInfo,
     WaitingReservations,
     holds_the_same,
@@ -76,7 +76,7 @@ class ReservationCache:
         """Pending reservations that are being bound: row, and whether the policy is Default."""
         self.awaiting_binds: dict[str, str] = {}
         """Pending reservations that wait until assumed pods on a node are bound: its name."""
-        self._unconfirmed: dict[str, AllocationKey] = {}
+        self._unconfirmed: dict[str, ReservationAndNode] = {}
         """Running pods chosen for pre-allocation whose annotation is not confirmed yet, by uid."""
         self._holds = ReservationHolds(node_table)
         self.columns = self._holds.columns
@@ -186,7 +186,7 @@ class ReservationCache:
     def refusals(
         self, groups: Sequence[OwnerGroup], pod_info: PodInfo, slots: NDArray[np.intp],
         wishes: ReservationRequirements,
-    ) -> Sequence[Refusal | None]:  # fmt: skip
+    ) -> Sequence[ReservationRefusal | None]:  # fmt: skip
         """Return why these slots of an owner's groups refuse it, None for those that do not."""
         return self._matcher.refusals(groups, pod_info, slots, wishes)
 
@@ -228,14 +228,16 @@ class ReservationCache:
         return {info.slot: info.allocated_by_pod[pod_uid] for info in found if info is not None}
 
     def freed_if_removed(
-        self, gone: Iterable[str], coming: Mapping[AllocationKey, AmountsByResource] | None = None
+        self,
+        gone: Iterable[str],
+        coming: Mapping[ReservationAndNode, AmountsByResource] | None = None,
     ) -> list[tuple[ReservationInfo, AmountsByResource, AmountsByResource]]:
         """List (reservation, more held, more remaining) as if some pods were removed.
 
         ``coming`` is what other pods would allocate instead.
         """
         coming = coming or {}
-        removed: dict[AllocationKey, list[str]] = {key: [] for key in coming}
+        removed: dict[ReservationAndNode, list[str]] = {key: [] for key in coming}
         for pod_uid in gone:
             for key in self._ledger.keys_of(pod_uid):
                 removed.setdefault(key, []).append(pod_uid)
@@ -404,7 +406,7 @@ class ReservationCache:
         self._node_table.epochs.bump(Epoch.RESERVATIONS)
 
     def _allocate(
-        self, pod_uid: str, allocations: Mapping[AllocationKey, AmountsByResource]
+        self, pod_uid: str, allocations: Mapping[ReservationAndNode, AmountsByResource]
     ) -> None:
         for key in self._ledger.allocate(pod_uid, allocations):
             info = self._info(key)
@@ -413,7 +415,7 @@ class ReservationCache:
             else:
                 self._holds.update_allocated(info)
 
-    def _info(self, key: AllocationKey) -> ReservationInfo | None:
+    def _info(self, key: ReservationAndNode) -> ReservationInfo | None:
         """Return the reservation of a key, if it holds resources on that node now."""
         info = self.by_uid.get(key[0])
         return info if info is not None and info.node == key[1] else None

@@ -22,9 +22,9 @@ from holdfast.columns.pod_info import PodInfo
 
 AmountsByResource = Mapping[int, int]
 Amount = TypeVar("Amount", int, NDArray[np.int64])
-AllocationKey = tuple[str, str]
+ReservationAndNode = tuple[str, str]
 """The uid of a reservation, and the node of the pods that allocate from it."""
-_NO_KEYS: tuple[AllocationKey, ...] = ()
+_NO_KEYS: tuple[ReservationAndNode, ...] = ()
 _NO_ORDER = 2**63
 """Sorts after every order label."""
 
@@ -70,25 +70,25 @@ class AllocationLedger:
     """All allocations, by reservation and node."""
 
     def __init__(self) -> None:
-        self._at: dict[AllocationKey, AllocatedAmounts] = {}
-        self._keys_of: dict[str, tuple[AllocationKey, ...]] = {}
+        self._at: dict[ReservationAndNode, AllocatedAmounts] = {}
+        self._keys_of: dict[str, tuple[ReservationAndNode, ...]] = {}
 
-    def entries(self, key: AllocationKey) -> AllocatedAmounts:
+    def entries(self, key: ReservationAndNode) -> AllocatedAmounts:
         """Return the allocations under a key, created if there are none."""
         return self._at.setdefault(key, AllocatedAmounts())
 
-    def drop_if_empty(self, key: AllocationKey) -> None:
+    def drop_if_empty(self, key: ReservationAndNode) -> None:
         """Drop the entry of a key that no reservation uses, unless pods still name it."""
         if key in self._at and not self._at[key].by_pod:
             del self._at[key]
 
-    def keys_of(self, pod_uid: str) -> tuple[AllocationKey, ...]:
+    def keys_of(self, pod_uid: str) -> tuple[ReservationAndNode, ...]:
         """Return the keys under which a pod allocates."""
         return self._keys_of.get(pod_uid, _NO_KEYS)
 
     def allocate(
-        self, pod_uid: str, allocations: Mapping[AllocationKey, AmountsByResource]
-    ) -> list[AllocationKey]:
+        self, pod_uid: str, allocations: Mapping[ReservationAndNode, AmountsByResource]
+    ) -> list[ReservationAndNode]:
         """Replace what a pod allocates under which keys; return the keys that changed."""
         old = self._keys_of.pop(pod_uid, _NO_KEYS)
         if not old and not allocations:

@@ -12,7 +12,7 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from holdfast.api.labels import EQUALS
-from holdfast.capacity.policies import Group, Policy, PolicyUnit, counts_for
+from holdfast.capacity.policies import MatchLabelGroup, Policy, PolicyUnit, counts_for
 from holdfast.capacity.unit_totals import UnitRows, limited_resources, measure_of
 from holdfast.columns.label_groups import LabelGroup
 from holdfast.columns.node_table import NodeTable
@@ -66,19 +66,19 @@ class UnitHeadrooms:
 
     def _used(
         self, policy: Policy, candidates: Iterable[LabelGroup]
-    ) -> list[dict[Group, Counter[str]]]:
+    ) -> list[dict[MatchLabelGroup, Counter[str]]]:
         """Return per unit what the pods of each group use: resources by name, and "" for pods."""
         nodes, rows = self._nodes, self._rows[policy.uid][1]
         resources = limited_resources(policy, nodes.resources)
         names = ("", *[nodes.resources[resource] for resource in resources])
         measure, number_of = measure_of(policy, resources), rows.of_row.tolist()
-        alike: Counter[tuple[Group, int, tuple[int, ...]]] = Counter()
+        alike: Counter[tuple[MatchLabelGroup, int, tuple[int, ...]]] = Counter()
         for group in candidates:
             if policy.selector.matches(group.labels):
                 key = policy.group_key(group.labels)
                 pods = nodes.pods_in_group(group)
                 alike.update([(key, number_of[row], measure(pod)) for pod, row in pods])
-        used: list[dict[Group, Counter[str]]] = [{} for _ in policy.units]
+        used: list[dict[MatchLabelGroup, Counter[str]]] = [{} for _ in policy.units]
         for (key, number, amounts), times in alike.items():
             for unit in rows.combinations[number]:
                 total = used[unit].setdefault(key, Counter())
@@ -96,7 +96,7 @@ def _index_key(policy: Policy) -> tuple[str, str, str]:
     return policy.object.namespace, "", ""
 
 
-def _headroom(unit: PolicyUnit, used: Mapping[Group, Counter[str]]) -> UnitHeadroom:
+def _headroom(unit: PolicyUnit, used: Mapping[MatchLabelGroup, Counter[str]]) -> UnitHeadroom:
     most: Counter[str] = Counter()
     keys = max([len(key) for key in used], default=0)
     for key, total in used.items():

@@ -14,7 +14,7 @@ from typing import Any
 from holdfast.cel.function_costs import BOUNDS, CHEAP, IN_PYTHON, PYTHON_CALL
 from holdfast.cel.size_bounds import (
     SCALAR_BOUND,
-    Charge,
+    CostCounter,
     SizeBound,
     ValueBound,
     container_bound,
@@ -59,7 +59,7 @@ class _CostBound:
         self._limit = limit
         self._cost = 0
 
-    def cost_of(self, tree: Node, scope: Callable[[Charge], VariableSizes]) -> int | None:
+    def cost_of(self, tree: Node, scope: Callable[[CostCounter], VariableSizes]) -> int | None:
         try:
             self.visit(tree, scope(self.charge), 1)
         except (_LimitReached, RecursionError):

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-Charge = Callable[[int], None]
+CostCounter = Callable[[int], None]
 """Adds cost; raises when the limit is exceeded."""
 
 _TEXTS = (str, bytes)
@@ -48,7 +48,7 @@ class ComputedBound:
 class ValueBound:
     """One of several input values; ``charge`` counts how many are inspected."""
 
-    def __init__(self, values: Iterable[Any], charge: Charge) -> None:
+    def __init__(self, values: Iterable[Any], charge: CostCounter) -> None:
         self._values = list(values)
         self._charge = charge
         self._fields: dict[str, SizeBound] = {}
@@ -119,7 +119,7 @@ def container_bound(length: int, entry: SizeBound) -> ComputedBound:
     return ComputedBound(length, _SCALAR_WEIGHT + length * (_SCALAR_WEIGHT + entry.weight), entry)
 
 
-def union_bound(a: SizeBound, b: SizeBound, charge: Charge) -> SizeBound:
+def union_bound(a: SizeBound, b: SizeBound, charge: CostCounter) -> SizeBound:
     """Return a bound of a value that is either of two."""
     if a is b or b is SCALAR_BOUND or not b.length:
         return a
@@ -128,13 +128,13 @@ def union_bound(a: SizeBound, b: SizeBound, charge: Charge) -> SizeBound:
     return _combined(a, b, max(a.length, b.length), max(a.weight, b.weight), charge)
 
 
-def concatenation_bound(a: SizeBound, b: SizeBound, charge: Charge) -> SizeBound:
+def concatenation_bound(a: SizeBound, b: SizeBound, charge: CostCounter) -> SizeBound:
     """Return the bound of two values concatenated."""
     return _combined(a, b, a.length + b.length, a.weight + b.weight, charge)
 
 
 def _combined(
-    a: SizeBound, b: SizeBound, length: int, weight: int, charge: Charge
+    a: SizeBound, b: SizeBound, length: int, weight: int, charge: CostCounter
 ) -> ComputedBound:
     charge(1)
     other_keys = any(one.key is not (one.entry or SCALAR_BOUND) for one in (a, b))
@@ -142,7 +142,7 @@ def _combined(
     return ComputedBound(length, weight, _entry(a, b, charge), keys, a.is_map and b.is_map)
 
 
-def _entry(a: SizeBound, b: SizeBound, charge: Charge) -> SizeBound | None:
+def _entry(a: SizeBound, b: SizeBound, charge: CostCounter) -> SizeBound | None:
     if a.entry is None or b.entry is None:
         return a.entry or b.entry
     return union_bound(a.entry, b.entry, charge)
@@ -156,7 +156,7 @@ def _length(value: Any) -> int:
     return len(value) if isinstance(value, _SIZED) else 1
 
 
-def _weight(value: Any, charge: Charge) -> int:
+def _weight(value: Any, charge: CostCounter) -> int:
     """Return the steps of a walk over a value; its depth is limited by that of request bodies."""
     if isinstance(value, _TEXTS):
         return _text_weight(len(value))

@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 
 from holdfast.api.classic_names import POD_CLAIMS
-from holdfast.api.decode import JsonObject
-from holdfast.api.json_fields import Raw, map_at, maps_at
+from holdfast.api.decode import JsonMapping, JsonObject
+from holdfast.api.json_fields import map_at, maps_at
 from holdfast.classic_dra.annotated_pods import with_shadows
 from holdfast.errors import BadRequest
 
@@ -77,7 +77,7 @@ def answer_review(
 
 
 def pod_patch(
-    pod: Raw, name_of: Callable[[str], str], scheduler_name: str = ""
+    pod: JsonMapping, name_of: Callable[[str], str], scheduler_name: str = ""
 ) -> list[JsonObject]:
     """Return the JSON patch that gives a pod its shadows; raises BadRequest.
 

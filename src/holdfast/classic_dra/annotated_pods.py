@@ -14,9 +14,9 @@ from holdfast.api import field_errors
 from holdfast.api.classic_claim_sources import AnnotationEntry
 from holdfast.api.classic_forms import with_typed_claims
 from holdfast.api.classic_names import MAX_ENTRIES, POD_CLAIMS
-from holdfast.api.decode import JsonObject
+from holdfast.api.decode import JsonMapping, JsonObject
 from holdfast.api.field_errors import child
-from holdfast.api.json_fields import Raw, list_at, map_at, maps_at, text_at
+from holdfast.api.json_fields import list_at, map_at, maps_at, text_at
 from holdfast.api.meta import Struct
 from holdfast.errors import BadRequest, Cause
 from holdfast.validation.classic import check_classic_source
@@ -87,7 +87,7 @@ def with_shadows(
     return metadata, changed
 
 
-def read_annotation(metadata: Raw, spec: Raw, path: str = "") -> list[JsonObject]:
+def read_annotation(metadata: JsonMapping, spec: JsonMapping, path: str = "") -> list[JsonObject]:
     """Return the entries of the annotation in their typed form; raises BadRequest."""
     text = map_at(metadata, "annotations").get(POD_CLAIMS)
     if text is None:
@@ -105,7 +105,9 @@ def read_annotation(metadata: Raw, spec: Raw, path: str = "") -> list[JsonObject
     return entries
 
 
-def _check_entries(entries: Sequence[Raw], spec: Raw, path: str, spec_path: str) -> Iterator[Cause]:
+def _check_entries(
+    entries: Sequence[JsonMapping], spec: JsonMapping, path: str, spec_path: str
+) -> Iterator[Cause]:
     in_spec = {
         text_at(entry, "name"): (f"{spec_path}.resourceClaims[{i}]", entry)
         for i, entry in enumerate(maps_at(spec, "resourceClaims"))
@@ -178,7 +180,7 @@ def _check_types(value: Any, wanted: Any, path: str) -> None:
         raise BadRequest(f"{(path + where.rstrip('`')).lstrip('.')}: {words}") from error
 
 
-def _users(spec: Raw, name: str) -> list[str]:
+def _users(spec: JsonMapping, name: str) -> list[str]:
     """Return the containers that use a claim, init containers first."""
     return [
         text_at(container, "name")
@@ -188,7 +190,7 @@ def _users(spec: Raw, name: str) -> list[str]:
     ]
 
 
-def _references(container: Raw) -> list[dict[str, Any]]:
+def _references(container: JsonMapping) -> list[dict[str, Any]]:
     return maps_at(map_at(container, "resources"), "claims")
 
 

@@ -6,14 +6,12 @@ ignored: the API server merged them into the selector when the pod was created.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from holdfast.api.labels import NOTHING, Selector, from_selector
+from holdfast.api.labels import NOTHING, Labels, Selector, from_selector
 from holdfast.api.pod import Affinity, PodAffinity, PodAffinityTerm, WeightedPodAffinityTerm
 from holdfast.errors import BadRequest, Invalid
-
-Labels = Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)

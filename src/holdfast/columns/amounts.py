@@ -19,7 +19,7 @@ MAX_AMOUNT = 2**53
 A larger request is stored as MAX_AMOUNT + 1, which fits on no node."""
 
 
-class Amounts:
+class NodeAmounts:
     """Allocatable, requested and free amounts per resource and row, always consistent.
 
     ``divisor`` is allocatable in float64 with 1 in place of 0, so that no division needs a check.
@@ -130,9 +130,9 @@ class Amounts:
         both = columns[:2]
         return both[:, rows] if isinstance(rows, slice) else both.take(rows, axis=1)
 
-    def resized(self, width: int, capacity: int) -> Amounts:
+    def resized(self, width: int, capacity: int) -> NodeAmounts:
         """Return a copy with space for more resources and rows."""
-        copy = Amounts(width, capacity)
+        copy = NodeAmounts(width, capacity)
         old_width, old_capacity = self.allocatable.shape
         for name in ("allocatable", "requested", "free", "divisor"):
             getattr(copy, name)[:old_width, :old_capacity] = getattr(self, name)

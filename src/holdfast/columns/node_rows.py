@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from holdfast.api.node import Node, Taint
 from holdfast.api.quantity import milli, units
-from holdfast.columns.amounts import MAX_AMOUNT, Amounts
+from holdfast.columns.amounts import MAX_AMOUNT, NodeAmounts
 from holdfast.columns.epochs import Epoch, Epochs
 from holdfast.columns.images import ImageIndex
 from holdfast.columns.interner import CPU, MEMORY, Interner, ResourceNames
@@ -38,7 +38,7 @@ class NodeRows:
         self.size = 0
         """The number of rows in use, including those of deleted nodes."""
         self.capacity = _FIRST_ROWS
-        self.amounts = Amounts(_FIRST_RESOURCES, self.capacity)
+        self.amounts = NodeAmounts(_FIRST_RESOURCES, self.capacity)
         self.alive: NDArray[np.bool_] = np.zeros(self.capacity, np.bool_)
         self.unschedulable: NDArray[np.bool_] = np.zeros(self.capacity, np.bool_)
         self.taint_set: NDArray[np.int32] = np.zeros(self.capacity, np.int32)

@@ -25,7 +25,7 @@ _MAX_COUNTERS = 1024
 _MAX_SUMS = 4
 _MATCHES_A_STEP = 512
 _NO_PODS: Mapping[str, PodInfo] = {}
-Namespaces = dict[str, Mapping[str, str]]
+LabelsByNamespace = dict[str, Mapping[str, str]]
 
 
 @dataclass(slots=True, eq=False)
@@ -55,7 +55,7 @@ class PodPlacements:
         self.pinned: frozenset[tuple[PodSelectors, bool]] = frozenset()
         """Selectors whose counters are not dropped, and whether those leave reserve pods out."""
         self.existing_terms = existing_terms
-        self.namespaces: Namespaces = {}
+        self.namespaces: LabelsByNamespace = {}
         self._relabelled = 0
         """How often the labels of a namespace have changed."""
         self._of_row: dict[int, dict[str, PodInfo]] = {}

@@ -27,7 +27,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.columns.amounts import Amounts, RequestedAmounts
+from holdfast.columns.amounts import NodeAmounts, RequestedAmounts
 from holdfast.columns.cells import Cells
 from holdfast.columns.interner import PODS
 from holdfast.columns.pod_info import PodInfo
@@ -75,7 +75,7 @@ class RequestFit:
 
     @classmethod
     def of(
-        cls, amounts: Amounts, request: RequestedAmounts, device_backed: frozenset[int]
+        cls, amounts: NodeAmounts, request: RequestedAmounts, device_backed: frozenset[int]
     ) -> RequestFit:
         """Return the fit of a pod slot and a request whose resources all have columns."""
         free, free_at = amounts.free, amounts.free_at

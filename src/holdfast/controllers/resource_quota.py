@@ -36,7 +36,7 @@ from holdfast.controllers.reconciler import ControllerContext, Reconciler
 from holdfast.errors import Conflict, NotFound
 from holdfast.feature_gates import Feature
 from holdfast.quota import scopes
-from holdfast.quota.amounts import ZERO, Usage, add_usage, growth, parse_amounts, to_texts
+from holdfast.quota.amounts import ZERO, QuotaUsage, add_usage, growth, parse_amounts, to_texts
 from holdfast.quota.charging import count_usage
 from holdfast.quota.evaluators import (
     GroupResource,
@@ -105,7 +105,7 @@ class ListedObjects:
         return self._claims.get((namespace, uid), ())
 
 
-def plan_quota(quota: ResourceQuota, used: Usage, listed: ListedObjects) -> Plan:
+def plan_quota(quota: ResourceQuota, used: QuotaUsage, listed: ListedObjects) -> Plan:
     """Plan the status of one quota; ``used`` is what the listed objects charge."""
     requeue_after = min(RESYNC_SECONDS, _next_release(listed))
     hard = parse_amounts(quota.spec.hard)
@@ -122,7 +122,7 @@ def plan_quota(quota: ResourceQuota, used: Usage, listed: ListedObjects) -> Plan
     return Plan((write,), requeue_after)
 
 
-def count_in_steps(quota: ResourceQuota, listed: ListedObjects, used: Usage) -> Iterator[None]:
+def count_in_steps(quota: ResourceQuota, listed: ListedObjects, used: QuotaUsage) -> Iterator[None]:
     """Add what listed objects charge to ``used``; yield after every few objects."""
     used |= {key: ZERO for key in quota.spec.hard if is_tracked(key)}
     for resource in resources_of(quota.spec.hard):
@@ -258,7 +258,7 @@ class ResourceQuotaController(Reconciler):
         except NotFound:
             return
         listed, complete = await self._list(quota)
-        used: Usage = {}
+        used: QuotaUsage = {}
         for _ in count_in_steps(quota, listed, used):
             await asyncio.sleep(0)
         wait = await self._write(quota, used, listed)
@@ -267,7 +267,7 @@ class ResourceQuotaController(Reconciler):
         self._not_before[key] = ended + idle
         self.queue.add_after(key, max(idle, wait if complete else min(wait, REDISCOVER_SECONDS)))
 
-    async def _write(self, quota: ResourceQuota, used: Usage, listed: ListedObjects) -> float:
+    async def _write(self, quota: ResourceQuota, used: QuotaUsage, listed: ListedObjects) -> float:
         """Write the status of a quota; return the seconds until it is to be counted again."""
         wait = RESYNC_SECONDS
         for tries_left in reversed(range(WRITE_TRIES)):
@@ -326,7 +326,7 @@ def _differs_by_charges(now: ResourceQuota, before: ResourceQuota) -> bool:
     return (now.uid, now.spec, now.status.hard) == (before.uid, before.spec, before.status.hard)
 
 
-def _charged_since(before: ResourceQuota, now: ResourceQuota, used: Usage) -> Usage:
+def _charged_since(before: ResourceQuota, now: ResourceQuota, used: QuotaUsage) -> QuotaUsage:
     """Return what admission charged after a quota was read.
 
     Some of these objects may be among the listed ones too: usage may then be too high, never too

@@ -29,7 +29,7 @@ from holdfast.framework.rejection import Rejection
 from holdfast.framework.view import View
 from holdfast.framework.world import World
 from holdfast.migration.limits import MigratingPods, Workload, make_workload
-from holdfast.migration.pod_selection import Candidate, find_obstacle
+from holdfast.migration.pod_selection import MigrationCandidate, find_obstacle
 from holdfast.plugins import REGISTRY
 from holdfast.settings import MigrationSettings
 
@@ -182,7 +182,7 @@ class Simulation:
             return f"scheduler {pod.spec.scheduler_name} is not one of schedulerNames"
         workload = self._workloads.of(pod)
         local = pod.uid in self._objects.local_storage
-        if obstacle := find_obstacle(Candidate(pod, workload, local), self._settings):
+        if obstacle := find_obstacle(MigrationCandidate(pod, workload, local), self._settings):
             return obstacle
         limit = self._migrating.find_limit(pod, workload)
         return limit.message if limit is not None else ""

@@ -12,8 +12,8 @@ from holdfast.api.koordinator_names import DEVICE_ALLOCATED, GPU_MEMORY
 from holdfast.api.meta import Struct
 from holdfast.api.quantity import BINARY_SI, DECIMAL_SI, AmountText, Quantity, units
 from holdfast.api.shared_device import VirtualFunction
-from holdfast.device_share.allocations import Allocations, DeviceAllocation
-from holdfast.device_share.requests import RESOURCES, Amounts
+from holdfast.device_share.allocations import AllocationsByType, SharedDeviceAllocation
+from holdfast.device_share.requests import RESOURCES, DeviceAmounts
 from holdfast.errors import BadRequest
 
 
@@ -33,7 +33,7 @@ _SHORT = 8192
 _DECODER = msgspec.json.Decoder(dict[str, tuple[_Written, ...] | None] | None)
 
 
-def read_allocations(annotations: Mapping[str, str]) -> Allocations:
+def read_allocations(annotations: Mapping[str, str]) -> AllocationsByType:
     """Return the devices that the annotation names; raise BadRequest if it is malformed.
 
     Unknown types, resources and fields are left out. Entries of one minor are added up by
@@ -58,7 +58,7 @@ def read_device_ids(annotations: Mapping[str, str]) -> dict[tuple[str, int], str
     }
 
 
-def allocations_text(allocations: Allocations, ids: Mapping[tuple[str, int], str]) -> str:
+def allocations_text(allocations: AllocationsByType, ids: Mapping[tuple[str, int], str]) -> str:
     """Return the text of the annotation; ``ids`` are those of the Device, by type and minor."""
     written: dict[str, list[dict[str, Any]]] = {}
     for kind, listed in allocations.items():
@@ -75,7 +75,7 @@ def allocations_text(allocations: Allocations, ids: Mapping[tuple[str, int], str
     return msgspec.json.encode(written).decode()
 
 
-def amount_texts(kind: str, amounts: Amounts) -> dict[str, str]:
+def amount_texts(kind: str, amounts: DeviceAmounts) -> dict[str, str]:
     """Return the amounts of a device that are not zero, as quantities by resource name."""
     return {
         name: _quantity(name, amount)
@@ -84,7 +84,7 @@ def amount_texts(kind: str, amounts: Amounts) -> dict[str, str]:
     }
 
 
-def _decode(text: str) -> Allocations:
+def _decode(text: str) -> AllocationsByType:
     written = _written(text)
     try:
         return {
@@ -110,14 +110,14 @@ def _malformed(error: Exception) -> BadRequest:
 _decode_short = lru_cache(maxsize=4096)(_decode)
 
 
-def _allocation(kind: str, written: _Written) -> DeviceAllocation:
+def _allocation(kind: str, written: _Written) -> SharedDeviceAllocation:
     resources = written.resources or {}
     amounts = tuple([max(0, units(resources.get(name, 0))) for name in RESOURCES[kind]])
     vfs = written.extension.vfs if written.extension else None
-    return DeviceAllocation(written.minor, amounts, vfs or ())
+    return SharedDeviceAllocation(written.minor, amounts, vfs or ())
 
 
-def _minor(allocation: DeviceAllocation) -> int:
+def _minor(allocation: SharedDeviceAllocation) -> int:
     return allocation.minor
 
 

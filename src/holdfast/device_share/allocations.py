@@ -6,23 +6,23 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from holdfast.api.shared_device import VirtualFunction
-from holdfast.device_share.requests import MEMORY, RESOURCES, Amounts
+from holdfast.device_share.requests import MEMORY, RESOURCES, DeviceAmounts
 
 
 @dataclass(frozen=True, slots=True)
-class DeviceAllocation:
+class SharedDeviceAllocation:
     """How much of one device a pod or a reservation has, and which virtual functions of it."""
 
     minor: int
-    amounts: Amounts
+    amounts: DeviceAmounts
     vfs: tuple[VirtualFunction, ...] = ()
 
 
-Allocations = Mapping[str, tuple[DeviceAllocation, ...]]
+AllocationsByType = Mapping[str, tuple[SharedDeviceAllocation, ...]]
 """Allocations by type of device, each in ascending order of minors."""
 
 
-DeviceTotals = Mapping[tuple[str, int], Amounts]
+DeviceTotals = Mapping[tuple[str, int], DeviceAmounts]
 """What the healthy devices of a node have, by type and minor."""
 NO_TOTALS: DeviceTotals = {}
 
@@ -35,7 +35,7 @@ class DeviceUse:
     (type, minor, bus id).
     """
 
-    amounts: tuple[tuple[str, int, Amounts], ...] = ()
+    amounts: tuple[tuple[str, int, DeviceAmounts], ...] = ()
     vfs: frozenset[tuple[str, int, str]] = frozenset()
 
     def plus(self, other: DeviceUse) -> DeviceUse:
@@ -88,7 +88,7 @@ class DeviceUse:
         Devices without totals have enough.
         """
         used = {(kind, minor): amounts for kind, minor, amounts in taken.amounts}
-        left: dict[tuple[str, int], Amounts] = {}
+        left: dict[tuple[str, int], DeviceAmounts] = {}
         for kind, minor, amounts in self.amounts:
             if (total := totals.get((kind, minor))) is not None:
                 gone = used.get((kind, minor), (0,) * len(total))
@@ -110,9 +110,9 @@ class DeviceUse:
 UNUSED = DeviceUse()
 
 
-def use_of(allocations: Allocations) -> DeviceUse:
+def use_of(allocations: AllocationsByType) -> DeviceUse:
     """Return what the allocations of one pod or reservation use."""
-    sums: dict[tuple[str, int], Amounts] = {}
+    sums: dict[tuple[str, int], DeviceAmounts] = {}
     vfs: set[tuple[str, int, str]] = set()
     for kind, listed in allocations.items():
         for one in listed:
@@ -122,10 +122,12 @@ def use_of(allocations: Allocations) -> DeviceUse:
     return _of(sums, frozenset(vfs))
 
 
-def _add(some: Amounts, more: Amounts) -> Amounts:
+def _add(some: DeviceAmounts, more: DeviceAmounts) -> DeviceAmounts:
     return tuple([a + b for a, b in zip(some, more, strict=True)])
 
 
-def _of(sums: Mapping[tuple[str, int], Amounts], vfs: Iterable[tuple[str, int, str]]) -> DeviceUse:
+def _of(
+    sums: Mapping[tuple[str, int], DeviceAmounts], vfs: Iterable[tuple[str, int, str]]
+) -> DeviceUse:
     listed = [(kind, minor, amounts) for (kind, minor), amounts in sums.items() if any(amounts)]
     return DeviceUse(tuple(sorted(listed)), frozenset(vfs))

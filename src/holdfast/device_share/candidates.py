@@ -12,9 +12,9 @@ from holdfast.api.shared_device import VirtualFunction
 from holdfast.device_share.allocations import DeviceUse
 from holdfast.device_share.node_devices import (
     NO_TOPOLOGY,
-    Labels,
+    LabelPairs,
     NodeDevice,
-    NodeDevices,
+    NodeDeviceState,
     free_amounts,
 )
 from holdfast.device_share.pod_devices import (
@@ -23,9 +23,9 @@ from holdfast.device_share.pod_devices import (
     PCIE_LEVEL,
     REQUESTS_AS_COUNT,
     DeviceHint,
-    PodDevices,
+    RequestedDevices,
 )
-from holdfast.device_share.requests import Amounts, DeviceRequest
+from holdfast.device_share.requests import DeviceAmounts, SharedDeviceRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ UNRESTRICTED = Restriction()
 
 
 @dataclass(slots=True)
-class Candidates:
+class CandidateDevices:
     """The devices of one type that fit: ``count`` of them are needed, ``amounts`` of each.
 
     ``devices`` and ``free`` are by minor, ascending; ``used`` are minors that are in use.
@@ -64,9 +64,9 @@ class Candidates:
 
     kind: str
     count: int
-    amounts: Amounts
+    amounts: DeviceAmounts
     devices: dict[int, NodeDevice]
-    free: dict[int, Amounts]
+    free: dict[int, DeviceAmounts]
     vfs: dict[int, VirtualFunction]
     used: set[int]
 
@@ -76,8 +76,11 @@ class Candidates:
 
 
 def find_candidates(
-    state: NodeDevices, asked: PodDevices, request: DeviceRequest, restriction: Restriction
-) -> Candidates | DeviceRejection:
+    state: NodeDeviceState,
+    asked: RequestedDevices,
+    request: SharedDeviceRequest,
+    restriction: Restriction,
+) -> CandidateDevices | DeviceRejection:
     """Return the devices that fit, or why the node can never serve the request."""
     kind, hint = request.type, asked.hint(request.type)
     devices = state.inventory.devices.get(kind, ())
@@ -87,7 +90,7 @@ def find_candidates(
     if hint.vf_selector is not None and not any(device.vf_groups for device in devices):
         return DeviceRejection((f"Insufficient {kind} VirtualFunctions",), unresolvable=True)
     used = {minor for of, minor, _ in state.used.amounts if of == kind}
-    found = Candidates(kind, count, amounts, {}, {}, {}, used)
+    found = CandidateDevices(kind, count, amounts, {}, {}, {}, used)
     for device, free in devices_in_view(state, asked, kind, restriction):
         if not all(map(le, amounts, free)):
             continue
@@ -105,8 +108,8 @@ def find_candidates(
 
 
 def count_and_amounts(
-    devices: tuple[NodeDevice, ...], request: DeviceRequest, hint: DeviceHint
-) -> tuple[int, Amounts]:
+    devices: tuple[NodeDevice, ...], request: SharedDeviceRequest, hint: DeviceHint
+) -> tuple[int, DeviceAmounts]:
     """Return how many devices are needed and how much of each, by the strategy of the hint."""
     if request.type == "gpu" or request.count > 1:
         return request.count, request.amounts
@@ -120,8 +123,8 @@ def count_and_amounts(
 
 
 def devices_in_view(
-    state: NodeDevices, asked: PodDevices, kind: str, restriction: Restriction
-) -> Iterator[tuple[NodeDevice, Amounts]]:
+    state: NodeDeviceState, asked: RequestedDevices, kind: str, restriction: Restriction
+) -> Iterator[tuple[NodeDevice, DeviceAmounts]]:
     """Return the devices of a type that may be chosen at all, and how much of each is free."""
     selector, limits = asked.hint(kind).selector, None
     allowed, numa_nodes = restriction.allowed, restriction.numa_nodes
@@ -146,7 +149,7 @@ def devices_in_view(
 
 
 def _virtual_function(
-    state: NodeDevices,
+    state: NodeDeviceState,
     kind: str,
     device: NodeDevice,
     selector: Selector,
@@ -167,11 +170,11 @@ def _virtual_function(
     return min(functions, key=rank, default=None)
 
 
-def _matches(selector: Selector, labels: Labels) -> bool:
+def _matches(selector: Selector, labels: LabelPairs) -> bool:
     return selector.matches(dict(labels))
 
 
-def _keep_unused_pcies(found: Candidates, devices: tuple[NodeDevice, ...]) -> None:
+def _keep_unused_pcies(found: CandidateDevices, devices: tuple[NodeDevice, ...]) -> None:
     """Remove devices that share their PCIe switch with one of the same type that is in use."""
     busy = {device.pcie for device in devices if device.minor in found.used} - {NO_TOPOLOGY}
     for minor, device in list(found.devices.items()):
@@ -179,7 +182,7 @@ def _keep_unused_pcies(found: Candidates, devices: tuple[NodeDevice, ...]) -> No
             del found.devices[minor]
 
 
-class Offer(NamedTuple):
+class DeviceOffer(NamedTuple):
     """What remains of a reservation for an owner; of ``restricted`` types it gets nothing else.
 
     ``all_of_it``: for a reservation that takes over what pods have, and must get all of that.
@@ -190,7 +193,7 @@ class Offer(NamedTuple):
     all_of_it: bool = False
 
 
-def restriction_of(offer: Offer | None, state: NodeDevices) -> Restriction:
+def restriction_of(offer: DeviceOffer | None, state: NodeDeviceState) -> Restriction:
     """Return which devices an owner may take: those of its reservation first, or no others."""
     if offer is None:
         return UNRESTRICTED

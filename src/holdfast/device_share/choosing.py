@@ -6,18 +6,23 @@ from collections.abc import Mapping, Set
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from holdfast.device_share.allocations import Allocations, DeviceAllocation
+from holdfast.device_share.allocations import AllocationsByType, SharedDeviceAllocation
 from holdfast.device_share.candidates import (
     UNRESTRICTED,
-    Candidates,
+    CandidateDevices,
     DeviceRejection,
     Restriction,
     find_candidates,
 )
-from holdfast.device_share.node_devices import NO_TOPOLOGY, Inventory, NodeDevice, NodeDevices
+from holdfast.device_share.node_devices import (
+    NO_TOPOLOGY,
+    NodeDevice,
+    NodeDeviceInventory,
+    NodeDeviceState,
+)
 from holdfast.device_share.partitions import Partition, PartitionTable, choose_partition
-from holdfast.device_share.pod_devices import SCOPES, PartitionSpec, PodDevices
-from holdfast.device_share.requests import CORE, MEMORY, RATIO, Amounts
+from holdfast.device_share.pod_devices import SCOPES, PartitionSpec, RequestedDevices
+from holdfast.device_share.requests import CORE, MEMORY, RATIO, DeviceAmounts
 from holdfast.device_share.scoring import Preference, ScoringStrategy, best_first
 
 VIOLATION = "node(s) Device Joint-Allocate rules violation"
@@ -27,7 +32,9 @@ Chosen = dict[str, list[int]]
 
 
 def node_rejection(
-    inventory: Inventory, asked: PodDevices, unsupported_models: Set[tuple[str, str]] = frozenset()
+    inventory: NodeDeviceInventory,
+    asked: RequestedDevices,
+    unsupported_models: Set[tuple[str, str]] = frozenset(),
 ) -> DeviceRejection | None:
     """Return why the node cannot share its GPUs with the pod, None if it can.
 
@@ -45,11 +52,11 @@ def node_rejection(
 
 
 def choose_devices(
-    state: NodeDevices,
-    asked: PodDevices,
+    state: NodeDeviceState,
+    asked: RequestedDevices,
     restriction: Restriction = UNRESTRICTED,
     strategy: ScoringStrategy | None = None,
-) -> Allocations | DeviceRejection:
+) -> AllocationsByType | DeviceRejection:
     """Return the devices for a pod by type, or why there are none.
 
     Preferred devices alone are tried first, then with others.
@@ -72,12 +79,12 @@ def choose_devices(
 
 
 def _choose(
-    state: NodeDevices,
-    asked: PodDevices,
+    state: NodeDeviceState,
+    asked: RequestedDevices,
     restriction: Restriction,
     strategy: ScoringStrategy | None,
-) -> Allocations | DeviceRejection:
-    found: dict[str, Candidates] = {}
+) -> AllocationsByType | DeviceRejection:
+    found: dict[str, CandidateDevices] = {}
     for request in asked.requests:
         candidates = find_candidates(state, asked, request, restriction)
         if isinstance(candidates, DeviceRejection):
@@ -94,9 +101,9 @@ def _choose(
 
 
 def _choose_all(
-    state: NodeDevices,
-    asked: PodDevices,
-    found: Mapping[str, Candidates],
+    state: NodeDeviceState,
+    asked: RequestedDevices,
+    found: Mapping[str, CandidateDevices],
     joint: tuple[str, ...],
     common: Preference,
 ) -> Chosen | DeviceRejection:
@@ -121,9 +128,9 @@ def _choose_all(
 
 
 def _choose_type(
-    state: NodeDevices,
-    asked: PodDevices,
-    candidates: Candidates,
+    state: NodeDeviceState,
+    asked: RequestedDevices,
+    candidates: CandidateDevices,
     least: int,
     preference: Preference,
 ) -> list[int] | DeviceRejection:
@@ -136,8 +143,8 @@ def _choose_type(
 
 
 def _on_common_pcies(
-    found: Mapping[str, Candidates], joint: tuple[str, ...]
-) -> dict[str, Candidates]:
+    found: Mapping[str, CandidateDevices], joint: tuple[str, ...]
+) -> dict[str, CandidateDevices]:
     """Keep only devices to be allocated jointly whose PCIe switch serves all of their types."""
     switches = [found[kind].pcies(list(found[kind].devices)) for kind in joint]
     common = set.intersection(*switches)
@@ -150,7 +157,7 @@ def _on_common_pcies(
     return kept
 
 
-def _allocations(found: Mapping[str, Candidates], chosen: Chosen) -> Allocations:
+def _allocations(found: Mapping[str, CandidateDevices], chosen: Chosen) -> AllocationsByType:
     allocations = {}
     for kind in sorted(chosen):
         candidates = found[kind]
@@ -160,12 +167,12 @@ def _allocations(found: Mapping[str, Candidates], chosen: Chosen) -> Allocations
             if kind == "gpu":
                 amounts = with_memory(amounts, candidates.devices[minor])
             function = candidates.vfs.get(minor)
-            listed.append(DeviceAllocation(minor, amounts, (function,) if function else ()))
+            listed.append(SharedDeviceAllocation(minor, amounts, (function,) if function else ()))
         allocations[kind] = tuple(listed)
     return allocations
 
 
-def with_memory(amounts: Amounts, gpu: NodeDevice) -> Amounts:
+def with_memory(amounts: DeviceAmounts, gpu: NodeDevice) -> DeviceAmounts:
     """Complete the memory of a GPU: bytes from the ratio, or the ratio from bytes, rounded down."""
     core, memory, ratio = amounts[CORE], amounts[MEMORY], amounts[RATIO]
     total = gpu.total[MEMORY]
@@ -191,7 +198,10 @@ class _Scope:
 
 
 def choose_gpus(
-    inventory: Inventory, asked: PodDevices, candidates: Candidates, preference: Preference
+    inventory: NodeDeviceInventory,
+    asked: RequestedDevices,
+    candidates: CandidateDevices,
+    preference: Preference,
 ) -> list[int] | DeviceRejection:
     """Return the minors of the GPUs to take, or why there are none."""
     request = asked.gpus
@@ -220,7 +230,7 @@ def choose_gpus(
 def _choose_partition(
     table: PartitionTable | None,
     spec: PartitionSpec | None,
-    candidates: Candidates,
+    candidates: CandidateDevices,
     preference: Preference,
 ) -> list[int] | DeviceRejection:
     if table is None:
@@ -246,7 +256,7 @@ def _choose_partition(
 
 
 @lru_cache(maxsize=1024)
-def gpu_scopes(inventory: Inventory) -> tuple[_Scope, ...]:
+def gpu_scopes(inventory: NodeDeviceInventory) -> tuple[_Scope, ...]:
     """Return the scopes of the GPUs in order of NUMA nodes and PCIe switches, the node last.
 
     Empty if a GPU has no topology.
@@ -270,7 +280,7 @@ def _choose_scope(
     scopes: tuple[_Scope, ...],
     required: int,
     shared: bool,
-    candidates: Candidates,
+    candidates: CandidateDevices,
     preference: Preference,
 ) -> list[int] | DeviceRejection:
     """Choose the smallest scope that fits, among equals one that is partly used already."""

@@ -29,12 +29,12 @@ from holdfast.device_share.allocation_annotation import read_allocations
 from holdfast.device_share.allocations import UNUSED, DeviceUse, use_of
 from holdfast.device_share.node_devices import (
     NO_DEVICES,
-    Inventory,
-    NodeDevices,
+    NodeDeviceInventory,
+    NodeDeviceState,
     device_ids,
     inventory_of,
 )
-from holdfast.device_share.node_holders import DeviceClaim, Holder, NodeHolders
+from holdfast.device_share.node_holders import ClaimedUse, DeviceHolder, NodeHolders
 from holdfast.device_share.recorded_use import consistent_use
 from holdfast.device_share.requests import device_types, is_of_devices
 from holdfast.device_share.scoring import ScoringStrategy
@@ -67,7 +67,7 @@ class DeviceShareLedger:
     def __init__(self, node_table: NodeTable) -> None:
         self._node_table = node_table
         self._devices: dict[str, SharedDevices] = {}
-        self._inventories: Interner[Inventory] = Interner((NO_DEVICES,))
+        self._inventories: Interner[NodeDeviceInventory] = Interner((NO_DEVICES,))
         self._inventory_of: dict[str, int] = {}
         self._holders: dict[str, NodeHolders] = {}
         self._node_of: dict[str, str] = {}
@@ -77,7 +77,7 @@ class DeviceShareLedger:
         self._read: dict[str, tuple[SharedDevices, Mapping[str, str]]] = {}
         """What the inventory of a node was read from: its Device and the labels of the Node."""
         self._numbers: dict[tuple[int, DeviceUse], int] = {}
-        self._states: list[NodeDevices] = []
+        self._states: list[NodeDeviceState] = []
         self._parts = 0
         self._signatures: NDArray[np.int32] = np.zeros(0, np.int32)
         self._offers: dict[str, dict[str, tuple[int, DeviceUse]]] = {}
@@ -148,13 +148,13 @@ class DeviceShareLedger:
         claimant: Claimant = LATEST,
     ) -> None:
         """Enter what a pod uses of a node's devices, and of which reservation it is an owner."""
-        holder, known = Holder(use, reservation), self._holders.get(node)
+        holder, known = DeviceHolder(use, reservation), self._holders.get(node)
         before = None if known is None else known.claims.get(uid)
         if known is not None and before is not None and before.holder == holder:
             if before.claimant == claimant:
                 return
             if not known.disputed:
-                known.claims[uid] = DeviceClaim(holder, claimant)
+                known.claims[uid] = ClaimedUse(holder, claimant)
                 return
         self.remove(uid)
         lost = self._on(node).add_pod(uid, holder, claimant)
@@ -238,7 +238,7 @@ class DeviceShareLedger:
         """Return the number of a row's state."""
         return int(self.signatures()[row])
 
-    def state(self, signature: int) -> NodeDevices:
+    def state(self, signature: int) -> NodeDeviceState:
         """Return the state of a number."""
         return self._states[signature - 1]
 
@@ -247,7 +247,7 @@ class DeviceShareLedger:
         node: str,
         *,
         removed: Collection[str] = (),
-        added: Sequence[Holder] = (),
+        added: Sequence[DeviceHolder] = (),
         lent: Collection[str] = (),
     ) -> int:
         """Return the number of a node's state as if some pods left and others came.
@@ -269,7 +269,7 @@ class DeviceShareLedger:
     def _number(self, inventory: int, used: DeviceUse) -> int:
         found = self._numbers.get((inventory, used))
         if found is None:
-            self._states.append(NodeDevices(self._inventories[inventory], used))
+            self._states.append(NodeDeviceState(self._inventories[inventory], used))
             self._parts += 1 + len(used.amounts) + len(used.vfs)
             found = self._numbers[inventory, used] = len(self._states)
         return found
@@ -311,7 +311,7 @@ class DeviceShareLedger:
         uid: str,
         node: str,
         removed: Collection[str] = (),
-        added: Sequence[Holder] = (),
+        added: Sequence[DeviceHolder] = (),
     ) -> tuple[int, DeviceUse]:
         """Return the same as if some pods left and others came."""
         remaining = self._holders.get(node, _NO_HOLDERS).remaining(uid, removed, added)
@@ -424,7 +424,7 @@ class DeviceShareLedger:
             found = self._holders[node] = NodeHolders(self._inventory(node).by_device())
         return found
 
-    def _inventory(self, node: str) -> Inventory:
+    def _inventory(self, node: str) -> NodeDeviceInventory:
         return self._inventories[self._inventory_of.get(node, 0)]
 
     def _changed(self, node: str, lost: Iterable[str] = ()) -> None:

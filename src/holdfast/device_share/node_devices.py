@@ -10,11 +10,11 @@ from holdfast.api.quantity import MAX_INT64, units
 from holdfast.api.shared_device import DeviceInfo, SharedDevices, VirtualFunction
 from holdfast.device_share.allocations import UNUSED, DeviceUse
 from holdfast.device_share.partitions import PartitionTable, partition_table
-from holdfast.device_share.requests import MEMORY, RATIO, RESOURCES, Amounts
+from holdfast.device_share.requests import MEMORY, RATIO, RESOURCES, DeviceAmounts
 from holdfast.errors import BadRequest
 from holdfast.numa.topology import MAX_NUMA_NODES
 
-Labels = tuple[tuple[str, str], ...]
+LabelPairs = tuple[tuple[str, str], ...]
 NO_TOPOLOGY = -1
 """The PCIe of a device without topology."""
 ANY_NUMA_NODE = -1
@@ -30,15 +30,15 @@ class NodeDevice:
     """
 
     minor: int
-    total: Amounts
+    total: DeviceAmounts
     numa_nodes: int = 0
     pcie: int = NO_TOPOLOGY
-    labels: Labels = ()
-    vf_groups: tuple[tuple[Labels, tuple[VirtualFunction, ...]], ...] = ()
+    labels: LabelPairs = ()
+    vf_groups: tuple[tuple[LabelPairs, tuple[VirtualFunction, ...]], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Inventory:
+class NodeDeviceInventory:
     """All devices of a node, and the labels that decide whether and how they can be used.
 
     Nodes of the same hardware have equal inventories.
@@ -80,7 +80,7 @@ class Inventory:
             total[names.GPU_SHARED] = 100 * healthy
         return total
 
-    def by_device(self) -> dict[tuple[str, int], Amounts]:
+    def by_device(self) -> dict[tuple[str, int], DeviceAmounts]:
         """Return what each healthy device has, by type and minor."""
         return {
             (kind, device.minor): device.total
@@ -90,17 +90,17 @@ class Inventory:
         }
 
 
-NO_DEVICES = Inventory()
+NO_DEVICES = NodeDeviceInventory()
 
 
 @dataclass(frozen=True, slots=True)
-class NodeDevices:
+class NodeDeviceState:
     """The devices of a node and what is used of them; equal states have equal choices."""
 
-    inventory: Inventory = NO_DEVICES
+    inventory: NodeDeviceInventory = NO_DEVICES
     used: DeviceUse = UNUSED
 
-    def free(self, kind: str) -> dict[int, Amounts]:
+    def free(self, kind: str) -> dict[int, DeviceAmounts]:
         """Return what is free by minor, nothing below zero."""
         free = {device.minor: device.total for device in self.inventory.devices.get(kind, ())}
         for used_kind, minor, used in self.used.amounts:
@@ -109,7 +109,7 @@ class NodeDevices:
         return free
 
 
-def free_amounts(kind: str, total: Amounts, used: Amounts) -> Amounts:
+def free_amounts(kind: str, total: DeviceAmounts, used: DeviceAmounts) -> DeviceAmounts:
     """Return what is left of a device.
 
     The memory ratio of a GPU is also reduced by the bytes in use: many small requests in bytes,
@@ -122,7 +122,7 @@ def free_amounts(kind: str, total: Amounts, used: Amounts) -> Amounts:
     return tuple(free)
 
 
-def inventory_of(device: SharedDevices, node_labels: Mapping[str, str]) -> Inventory:
+def inventory_of(device: SharedDevices, node_labels: Mapping[str, str]) -> NodeDeviceInventory:
     """Return the inventory of a node from its Device and the labels of the Node.
 
     Devices of unknown types are left out; of two with the same type and minor the last counts.
@@ -133,7 +133,7 @@ def inventory_of(device: SharedDevices, node_labels: Mapping[str, str]) -> Inven
         if info.type in RESOURCES:
             found.setdefault(info.type, {})[info.minor] = _node_device(info, ranks)
     partitions, honors = partition_table(device, node_labels)
-    return Inventory(
+    return NodeDeviceInventory(
         {
             kind: tuple(found[kind][minor] for minor in sorted(found[kind]))
             for kind in sorted(found)
@@ -179,5 +179,5 @@ def _amount(info: DeviceInfo, name: str) -> int:
         return 0
 
 
-def _pairs(labels: Mapping[str, str]) -> Labels:
+def _pairs(labels: Mapping[str, str]) -> LabelPairs:
     return tuple(sorted(labels.items()))

@@ -16,17 +16,17 @@ from holdfast.columns.claimants import LATEST, Claimant
 from holdfast.device_share.allocations import NO_TOTALS, UNUSED, DeviceTotals, DeviceUse
 
 
-class Holder(NamedTuple):
+class DeviceHolder(NamedTuple):
     """What a pod uses, and the uid of the reservation that it is an owner of, or ""."""
 
     use: DeviceUse
     reservation: str = ""
 
 
-class DeviceClaim(NamedTuple):
+class ClaimedUse(NamedTuple):
     """What a pod would use if others did not claim more of a device than it has."""
 
-    holder: Holder
+    holder: DeviceHolder
     claimant: Claimant = LATEST
 
 
@@ -46,9 +46,9 @@ class NodeHolders:
     )  # fmt: skip
 
     def __init__(self, totals: DeviceTotals = NO_TOTALS) -> None:
-        self.pods: dict[str, Holder] = {}
+        self.pods: dict[str, DeviceHolder] = {}
         self.reservations: dict[str, DeviceUse] = {}
-        self.claims: dict[str, DeviceClaim] = {}
+        self.claims: dict[str, ClaimedUse] = {}
         self.yielding: set[str] = set()
         """Reservations that take nothing from pods: those that are being bound, so that pods that
         they pre-allocate do not name them yet, and pods that act as reservations."""
@@ -64,9 +64,9 @@ class NodeHolders:
         """Return whether anything is held by others than these pods."""
         return bool(self.reservations) or any(uid not in removed for uid in self.pods)
 
-    def add_pod(self, uid: str, holder: Holder, claimant: Claimant = LATEST) -> list[str]:
+    def add_pod(self, uid: str, holder: DeviceHolder, claimant: Claimant = LATEST) -> list[str]:
         """Add a pod that is not there yet; return the pods that have less than they claim."""
-        self.claims[uid] = DeviceClaim(holder, claimant)
+        self.claims[uid] = ClaimedUse(holder, claimant)
         self.pods[uid] = holder
         self._by_pods = self._by_pods.plus(holder.use)
         self._all = None
@@ -105,7 +105,7 @@ class NodeHolders:
                 parts[part] = parts.get(part, UNUSED).plus(possible)
             of_pods = of_pods.plus(possible)
             self.disputed |= possible != use
-            self.pods[uid] = Holder(possible, own)
+            self.pods[uid] = DeviceHolder(possible, own)
         self._by_pods = of_pods
         return [
             uid for uid, holder in self.pods.items()
@@ -131,7 +131,7 @@ class NodeHolders:
         )
 
     def remaining(
-        self, reservation: str, removed: Collection[str] = (), added: Sequence[Holder] = ()
+        self, reservation: str, removed: Collection[str] = (), added: Sequence[DeviceHolder] = ()
     ) -> DeviceUse:
         """Return what owners may still take of a reservation; pods may leave and come before."""
         reserved = self.reservations.get(reservation)
@@ -149,7 +149,7 @@ class NodeHolders:
         self,
         *,
         removed: Collection[str] = (),
-        added: Sequence[Holder] = (),
+        added: Sequence[DeviceHolder] = (),
         lent: Collection[str] = (),
     ) -> DeviceUse:
         """Return what pods use and reservations keep, as if some pods left and others came.

@@ -13,12 +13,12 @@ from holdfast.api.reservation_names import IGNORED
 from holdfast.columns.amounts import RequestedAmounts
 from holdfast.columns.node_table import NodeTable
 from holdfast.columns.pod_info import PodInfo
-from holdfast.device_share.allocations import Allocations
-from holdfast.device_share.candidates import DeviceRejection, Offer, restriction_of
+from holdfast.device_share.allocations import AllocationsByType
+from holdfast.device_share.candidates import DeviceOffer, DeviceRejection, restriction_of
 from holdfast.device_share.choosing import choose_devices
 from holdfast.device_share.ledger import NO_DEVICE, DeviceShareLedger
-from holdfast.device_share.node_devices import Inventory, NodeDevices
-from holdfast.device_share.pod_devices import PodDevices, pod_devices
+from holdfast.device_share.node_devices import NodeDeviceInventory, NodeDeviceState
+from holdfast.device_share.pod_devices import RequestedDevices, pod_devices
 from holdfast.device_share.scoring import ScoringStrategy
 from holdfast.errors import BadRequest
 from holdfast.numa.policy_names import RESTRICTED
@@ -34,9 +34,9 @@ _MOST_KNOWN = 20_000
 class _Question(NamedTuple):
     """Everything that the hints for a pod depend on."""
 
-    state: NodeDevices
-    asked: PodDevices
-    offer: Offer | None
+    state: NodeDeviceState
+    asked: RequestedDevices
+    offer: DeviceOffer | None
     numa_nodes: tuple[int, ...]
     policy: str
     strategy: ScoringStrategy
@@ -44,7 +44,7 @@ class _Question(NamedTuple):
     def hints(self) -> dict[str, list[Hint]]:
         restriction = restriction_of(self.offer, self.state)
 
-        def choose(mask: int) -> Allocations | DeviceRejection:
+        def choose(mask: int) -> AllocationsByType | DeviceRejection:
             within = replace(restriction, numa_nodes=mask)
             return choose_devices(self.state, self.asked, within, self.strategy)
 
@@ -72,7 +72,7 @@ class DeviceHints:
         self._restricted_types = restricted_types
         self._with_class = with_class
         self._known = SharedCache[dict[str, list[Hint]]](_MOST_KNOWN)
-        self._latest: tuple[PodInfo, set[int], PodDevices | None] | None = None
+        self._latest: tuple[PodInfo, set[int], RequestedDevices | None] | None = None
 
     def states(self, pod: PodInfo) -> NDArray[np.int64]:
         """Return a number by row: equal ones have equal hints if the pod uses no reservation."""
@@ -107,7 +107,7 @@ class DeviceHints:
         offer = None
         if reservation:
             signature, left = ledger.changed_offer(reservation, node, removed)
-            offer = Offer(left, self._restricted_types(reservation))
+            offer = DeviceOffer(left, self._restricted_types(reservation))
         else:
             ignores = pod.labels.get(IGNORED) == "true"
             lent = ledger.reservations_on(node) if ignores else ()
@@ -125,7 +125,7 @@ class DeviceHints:
             self._known.put(question, found, pod.namespace)
         return found
 
-    def _asked(self, pod: PodInfo, row: int) -> PodDevices | None:
+    def _asked(self, pod: PodInfo, row: int) -> RequestedDevices | None:
         """Return what a pod asks of devices on a row; the latest answer is kept."""
         allocatable = self._nodes.allocatable
         served = {r for r in self._with_class(pod.request) if not allocatable[r, row]}
@@ -142,11 +142,11 @@ class DeviceHints:
 
 
 def device_hints(
-    inventory: Inventory,
-    asked: PodDevices,
+    inventory: NodeDeviceInventory,
+    asked: RequestedDevices,
     numa_nodes: Sequence[int],
     policy: str,
-    choose: Callable[[int], Allocations | DeviceRejection],
+    choose: Callable[[int], AllocationsByType | DeviceRejection],
 ) -> dict[str, list[Hint]] | DeviceRejection:
     """Return hints by type of device, or why no set of NUMA nodes serves the pod.
 
@@ -155,8 +155,8 @@ def device_hints(
     """
     if not inventory.tells_numa_nodes:
         return {}
-    found: list[tuple[int, Allocations]] = []
-    whole: Allocations | DeviceRejection = DeviceRejection((INSUFFICIENT,), unresolvable=True)
+    found: list[tuple[int, AllocationsByType]] = []
+    whole: AllocationsByType | DeviceRejection = DeviceRejection((INSUFFICIENT,), unresolvable=True)
     for mask in numa_masks(numa_nodes):
         whole = DeviceRejection((INSUFFICIENT,), unresolvable=True)
         if _enough_devices(inventory, asked, mask):
@@ -178,7 +178,7 @@ def device_hints(
     return {request.type: hints for request in asked.requests}
 
 
-def _enough_devices(inventory: Inventory, asked: PodDevices, mask: int) -> bool:
+def _enough_devices(inventory: NodeDeviceInventory, asked: RequestedDevices, mask: int) -> bool:
     """Return whether the NUMA nodes have enough devices at all, whatever is used of them."""
     for request in asked.requests:
         devices = inventory.devices.get(request.type, ())
@@ -187,5 +187,5 @@ def _enough_devices(inventory: Inventory, asked: PodDevices, mask: int) -> bool:
     return True
 
 
-def _gpus(allocations: Allocations) -> frozenset[int]:
+def _gpus(allocations: AllocationsByType) -> frozenset[int]:
     return frozenset(one.minor for one in allocations.get("gpu", ()))

@@ -13,7 +13,7 @@ from holdfast.api.labels import Selector, from_selector
 from holdfast.api.meta import LabelSelector, Struct
 from holdfast.api.pod import Pod
 from holdfast.api.quantity import AmountText, units
-from holdfast.device_share.requests import RESOURCES, DeviceRequest, device_requests
+from holdfast.device_share.requests import RESOURCES, SharedDeviceRequest, device_requests
 from holdfast.errors import BadRequest
 
 APPLY_FOR_ALL, REQUESTS_AS_COUNT = "ApplyForAll", "RequestsAsCount"
@@ -49,13 +49,13 @@ class PartitionSpec:
 
 
 @dataclass(frozen=True, slots=True)
-class PodDevices:
+class RequestedDevices:
     """What a pod asks of shared devices; pods that ask the same have equal values.
 
     ``joint`` are the types to allocate close to one another, the first of them decides.
     """
 
-    requests: tuple[DeviceRequest, ...]
+    requests: tuple[SharedDeviceRequest, ...]
     hints: tuple[tuple[str, DeviceHint], ...] = ()
     joint: tuple[str, ...] = ()
     same_pcie: bool = False
@@ -67,7 +67,7 @@ class PodDevices:
         return next((hint for of, hint in self.hints if of == kind), NO_HINT)
 
     @property
-    def gpus(self) -> DeviceRequest | None:
+    def gpus(self) -> SharedDeviceRequest | None:
         """Return the request for GPUs."""
         return next((one for one in self.requests if one.type == "gpu"), None)
 
@@ -90,7 +90,7 @@ class _Partition(Struct, frozen=True):
     ring_bus_bandwidth: AmountText = 0
 
 
-def pod_devices(pod: Pod, request: Mapping[str, int]) -> PodDevices | None:
+def pod_devices(pod: Pod, request: Mapping[str, int]) -> RequestedDevices | None:
     """Return what the pod asks of shared devices, None for nothing; raise BadRequest if invalid.
 
     ``request`` is the sum over its containers, in whole units.
@@ -101,7 +101,7 @@ def pod_devices(pod: Pod, request: Mapping[str, int]) -> PodDevices | None:
     annotations = pod.metadata.annotations
     hints = _hints(annotations)
     joint = _decode(annotations, names.DEVICE_JOINT_ALLOCATE, "DeviceJointAllocate", _Joint)
-    asked = PodDevices(requests, hints)
+    asked = RequestedDevices(requests, hints)
     if joint is not None:
         asked = replace(
             asked,

@@ -11,19 +11,19 @@ from holdfast.device_share.allocation_annotation import (
     read_allocations,
     read_device_ids,
 )
-from holdfast.device_share.allocations import Allocations, DeviceAllocation, DeviceUse
-from holdfast.device_share.node_devices import Inventory
+from holdfast.device_share.allocations import AllocationsByType, DeviceUse, SharedDeviceAllocation
+from holdfast.device_share.node_devices import NodeDeviceInventory
 from holdfast.device_share.pod_devices import (
     APPLY_FOR_ALL,
     DEVICE_LEVEL,
     REQUESTS_AS_COUNT,
-    PodDevices,
+    RequestedDevices,
     pod_devices,
 )
 from holdfast.device_share.requests import (
     MEMORY,
-    Amounts,
-    DeviceRequest,
+    DeviceAmounts,
+    SharedDeviceRequest,
     device_requests,
     gpu_amounts,
 )
@@ -48,7 +48,9 @@ def possible_devices(text: str, pod: Pod, request: Mapping[str, int]) -> str:
     return allocations_text(possible, read_device_ids(annotations)) if possible else ""
 
 
-def within_request(written: Allocations, pod: Pod, request: Mapping[str, int]) -> Allocations:
+def within_request(
+    written: AllocationsByType, pod: Pod, request: Mapping[str, int]
+) -> AllocationsByType:
     """Return no more devices than the pod requests, with the lowest minors, and no more of each.
 
     What it does not request, like bytes beside percent of memory, depends on the device: see
@@ -66,7 +68,7 @@ def within_request(written: Allocations, pod: Pod, request: Mapping[str, int]) -
     return {kind: listed for kind, listed in found.items() if listed}
 
 
-def consistent_use(use: DeviceUse, inventory: Inventory, *, by_bytes: bool) -> DeviceUse:
+def consistent_use(use: DeviceUse, inventory: NodeDeviceInventory, *, by_bytes: bool) -> DeviceUse:
     """Return the use with bytes and percent of the memory of GPUs that agree.
 
     ``by_bytes``: the pod requests bytes, so these count; else the percent.
@@ -81,7 +83,7 @@ def consistent_use(use: DeviceUse, inventory: Inventory, *, by_bytes: bool) -> D
     return use if tuple(changed) == use.amounts else DeviceUse(tuple(changed), use.vfs)
 
 
-def _agreeing(amounts: Amounts, total: Amounts, *, by_bytes: bool) -> Amounts:
+def _agreeing(amounts: DeviceAmounts, total: DeviceAmounts, *, by_bytes: bool) -> DeviceAmounts:
     if not total or not total[MEMORY]:
         return amounts
     core, memory, ratio = amounts
@@ -90,18 +92,18 @@ def _agreeing(amounts: Amounts, total: Amounts, *, by_bytes: bool) -> Amounts:
     return core, min(memory, ratio * total[MEMORY] // 100), ratio
 
 
-def _without_hints(request: Mapping[str, int]) -> PodDevices:
+def _without_hints(request: Mapping[str, int]) -> RequestedDevices:
     try:
-        return PodDevices(device_requests(request))
+        return RequestedDevices(device_requests(request))
     except BadRequest:
         # No pod is given devices for such a request here; another scheduler may have done so.
         core, memory, ratio = gpu_amounts(request)
         count = max(1, -(-max(core, ratio) // 100))
         amounts = tuple([-(-amount // count) for amount in (core, memory, ratio)])
-        return PodDevices((DeviceRequest("gpu", count, amounts),))
+        return RequestedDevices((SharedDeviceRequest("gpu", count, amounts),))
 
 
-def _limit(asked: PodDevices, request: DeviceRequest) -> tuple[int, Amounts]:
+def _limit(asked: RequestedDevices, request: SharedDeviceRequest) -> tuple[int, DeviceAmounts]:
     """Return how many devices a pod can have, and how much of each."""
     most = request.amounts
     if request.type == "gpu":
@@ -120,13 +122,13 @@ def _limit(asked: PodDevices, request: DeviceRequest) -> tuple[int, Amounts]:
 
 
 def _first(
-    listed: tuple[DeviceAllocation, ...], count: int, most: Amounts
-) -> tuple[DeviceAllocation, ...]:
+    listed: tuple[SharedDeviceAllocation, ...], count: int, most: DeviceAmounts
+) -> tuple[SharedDeviceAllocation, ...]:
     """Return the first devices of which the pod has something that it requests, one entry each."""
-    found: dict[int, DeviceAllocation] = {}
+    found: dict[int, SharedDeviceAllocation] = {}
     for one in listed:
         amounts = tuple(map(min, one.amounts, most))
         wanted = any(has for has, limit in zip(amounts, most, strict=True) if limit < _ANY)
         if wanted and one.minor not in found and len(found) < count:
-            found[one.minor] = DeviceAllocation(one.minor, amounts, one.vfs[:1])
+            found[one.minor] = SharedDeviceAllocation(one.minor, amounts, one.vfs[:1])
     return tuple(found.values())

@@ -20,7 +20,7 @@ from holdfast.api.koordinator_names import (
 )
 from holdfast.errors import BadRequest
 
-Amounts = tuple[int, ...]
+DeviceAmounts = tuple[int, ...]
 """Amounts of one device in whole units (percent, bytes), in the order of ``RESOURCES``."""
 
 RESOURCES: Mapping[str, tuple[str, ...]] = {
@@ -50,12 +50,12 @@ _COMBINATIONS = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class DeviceRequest:
+class SharedDeviceRequest:
     """What a pod requests of one type: ``count`` devices, and of each of them ``amounts``."""
 
     type: str
     count: int
-    amounts: Amounts
+    amounts: DeviceAmounts
 
     @property
     def shared(self) -> bool:
@@ -65,11 +65,11 @@ class DeviceRequest:
         return self.amounts[RATIO] < 100 if self.amounts[RATIO] else self.amounts[MEMORY] > 0
 
 
-def device_requests(request: Mapping[str, int]) -> tuple[DeviceRequest, ...]:
+def device_requests(request: Mapping[str, int]) -> tuple[SharedDeviceRequest, ...]:
     """Return the requests for devices, in the order of ``RESOURCES``; raise BadRequest if invalid.
 
     >>> device_requests({"cpu": 1000, "koordinator.sh/gpu": 200})
-    (DeviceRequest(type='gpu', count=2, amounts=(100, 0, 100)),)
+    (SharedDeviceRequest(type='gpu', count=2, amounts=(100, 0, 100)),)
     """
     if _TYPES.keys().isdisjoint(request):
         return ()
@@ -165,7 +165,7 @@ def percent_of_gpus(request: Mapping[str, int]) -> dict[str, int]:
     }
 
 
-def gpu_amounts(request: Mapping[str, int]) -> Amounts:
+def gpu_amounts(request: Mapping[str, int]) -> DeviceAmounts:
     """Return gpu-core, gpu-memory and gpu-memory-ratio of a whole request."""
     percent = 100 * sum(request.get(name, 0) for name in WHOLE_GPUS) + request.get(GPU, 0)
     return (
@@ -175,7 +175,7 @@ def gpu_amounts(request: Mapping[str, int]) -> Amounts:
     )
 
 
-def _gpu_request(request: Mapping[str, int]) -> DeviceRequest:
+def _gpu_request(request: Mapping[str, int]) -> SharedDeviceRequest:
     if GPU in request:
         _check_unit(GPU, request[GPU])
     core, memory, ratio = gpu_amounts(request)
@@ -187,14 +187,14 @@ def _gpu_request(request: Mapping[str, int]) -> DeviceRequest:
     if frozenset(request) not in _COMBINATIONS:
         raise _invalid(request)
     count = count or max(1, ratio // 100)
-    return DeviceRequest("gpu", count, (core // count, memory // count, ratio // count))
+    return SharedDeviceRequest("gpu", count, (core // count, memory // count, ratio // count))
 
 
-def _whole_or_part(kind: str, percent: int) -> DeviceRequest:
+def _whole_or_part(kind: str, percent: int) -> SharedDeviceRequest:
     """Return a request for some percent of one device, or for as many whole ones."""
     _check_unit(RESOURCES[kind][0], percent)
     count = max(1, percent // 100)
-    return DeviceRequest(kind, count, (percent // count,))
+    return SharedDeviceRequest(kind, count, (percent // count,))
 
 
 def _check_unit(name: str, percent: int) -> None:

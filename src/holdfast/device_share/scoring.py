@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from holdfast.api.koordinator_names import FPGA, GPU_MEMORY, GPU_MEMORY_RATIO, RDMA
 from holdfast.device_share.candidates import (
     UNRESTRICTED,
-    Candidates,
+    CandidateDevices,
     Restriction,
     count_and_amounts,
     devices_in_view,
 )
-from holdfast.device_share.node_devices import NodeDevices
-from holdfast.device_share.pod_devices import PodDevices
-from holdfast.device_share.requests import RESOURCES, Amounts
+from holdfast.device_share.node_devices import NodeDeviceState
+from holdfast.device_share.pod_devices import RequestedDevices
+from holdfast.device_share.requests import RESOURCES, DeviceAmounts
 from holdfast.numa.policy_names import LEAST_ALLOCATED
 
 _MAX_SCORE = 100
@@ -33,7 +33,9 @@ class ScoringStrategy:
         (FPGA, 1),
     )
 
-    def score(self, kind: str, request: Amounts, total: Amounts, free: Amounts) -> int:
+    def score(
+        self, kind: str, request: DeviceAmounts, total: DeviceAmounts, free: DeviceAmounts
+    ) -> int:
         """Return 0 to 100 for one device, or for a node by its sums, with the request added.
 
         >>> ScoringStrategy().score("rdma", (50,), (100,), (100,))
@@ -59,7 +61,7 @@ class Preference:
     strategy: ScoringStrategy | None = None
     pcies: frozenset[int] = frozenset()
 
-    def score(self, candidates: Candidates, minor: int) -> int:
+    def score(self, candidates: CandidateDevices, minor: int) -> int:
         """Return the score of a device for the request."""
         if self.strategy is None:
             return 0
@@ -71,7 +73,7 @@ class Preference:
         )
 
 
-def best_first(candidates: Candidates, preference: Preference) -> list[int]:
+def best_first(candidates: CandidateDevices, preference: Preference) -> list[int]:
     """Return the minors: preferred ones, one of each preferred PCIe, high scores, low minors."""
     ordered = sorted(candidates.devices, key=lambda minor: -preference.score(candidates, minor))
     if not preference.devices and not preference.pcies:
@@ -87,8 +89,8 @@ def best_first(candidates: Candidates, preference: Preference) -> list[int]:
 
 
 def score_node(
-    state: NodeDevices,
-    asked: PodDevices,
+    state: NodeDeviceState,
+    asked: RequestedDevices,
     strategy: ScoringStrategy,
     restriction: Restriction = UNRESTRICTED,
 ) -> int:
@@ -104,5 +106,5 @@ def score_node(
     return score
 
 
-def _sums(devices: Sequence[Amounts]) -> Amounts:
+def _sums(devices: Sequence[DeviceAmounts]) -> DeviceAmounts:
     return tuple(map(sum, zip(*devices, strict=True)))

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from holdfast.api.devices import ALL, EXACT_COUNT, MAX_DEVICES, DeviceClass, ResourceClaim
 from holdfast.columns.node_table import NodeTable
 from holdfast.columns.pod_info import PodInfo
-from holdfast.devices.allocator import Allocator, Choice, Specs
+from holdfast.devices.allocator import Allocator, DeviceChoice, Specs
 from holdfast.devices.device_counts import INEXACT, DeviceCounts, FreeDeviceCounts
 from holdfast.devices.extended_resources import (
     RequestsAndMappings,
@@ -76,7 +76,7 @@ class AllocationResults(Protocol):
         """Return ``Solution.score`` of each row that fits."""
         ...
 
-    def choices(self, row: int) -> tuple[Choice, ...] | None:
+    def choices(self, row: int) -> tuple[DeviceChoice, ...] | None:
         """Return what a search has chosen on a row; None: it did not run, or chose nothing."""
         ...
 
@@ -250,7 +250,7 @@ class _CountResults:
     def scores(self, rows: Rows) -> NDArray[np.float64]:
         return np.zeros(len(rows))
 
-    def choices(self, row: int) -> tuple[Choice, ...] | None:
+    def choices(self, row: int) -> tuple[DeviceChoice, ...] | None:
         found = self._counted.first_free(row, self._count)
         if found is None or 0 < self._steps <= found[-1][1] + 1:
             return self._searched.choices(row)  # a limit of steps may end the search before
@@ -309,7 +309,7 @@ class _WithFaultyPools:
     def scores(self, rows: Rows) -> NDArray[np.float64]:
         return self._results.scores(rows)
 
-    def choices(self, row: int) -> tuple[Choice, ...] | None:
+    def choices(self, row: int) -> tuple[DeviceChoice, ...] | None:
         return None if self._fails_before_search() else self._results.choices(row)
 
     def timed_out(self, row: int) -> bool:

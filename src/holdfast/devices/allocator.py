@@ -41,7 +41,7 @@ from holdfast.devices.search import ChosenDevice, DeviceSearch, SearchOutcome, r
 
 S = TypeVar("S", bound=DeviceSearch)
 Specs = tuple[bytes, ...]
-Choice = tuple[int, int, ConsumedCapacity | None]
+DeviceChoice = tuple[int, int, ConsumedCapacity | None]
 """The index of an alternative, the position of a device in search order, what is consumed of it."""
 
 
@@ -126,7 +126,7 @@ class Allocator:
             features=self.features, steps=steps,
         )  # fmt: skip
 
-    def choices(self, solution: Solution, pools: Sequence[Pool]) -> tuple[Choice, ...]:
+    def choices(self, solution: Solution, pools: Sequence[Pool]) -> tuple[DeviceChoice, ...]:
         """Return a solution without names, so that it is one for all nodes of its signature."""
         candidates = (c for pool in pools for c in pool.candidates)
         position = {id(candidate): i for i, candidate in enumerate(candidates)}
@@ -135,7 +135,7 @@ class Allocator:
             for chosen in solution.chosen_devices
         )
 
-    def solution(self, choices: Sequence[Choice], pools: Sequence[Pool]) -> Solution:
+    def solution(self, choices: Sequence[DeviceChoice], pools: Sequence[Pool]) -> Solution:
         """Return the solution of these choices on a node with these pools."""
         candidates = [candidate for pool in pools for candidate in pool.candidates]
         chosen_devices = tuple([

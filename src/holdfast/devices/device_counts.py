@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from holdfast.api.devices import DeviceClass
 from holdfast.api.node import Node
 from holdfast.columns.node_table import NodeTable
-from holdfast.devices.allocator import Allocator, Choice
+from holdfast.devices.allocator import Allocator, DeviceChoice
 from holdfast.devices.errors import AllocationError
 from holdfast.devices.matching import Matcher, tolerated
 from holdfast.devices.node_pools import PoolValues
@@ -91,7 +91,7 @@ class FreeDeviceCounts(RowTable):
             self._current_at = self._version
         return all_counted
 
-    def first_free(self, row: int, count: int) -> tuple[Choice, ...] | None:
+    def first_free(self, row: int, count: int) -> tuple[DeviceChoice, ...] | None:
         """Return the first free devices of a row, as a search would; None if a search is needed."""
         if not self._is_current:
             self.refresh(np.array([row], np.intp))
@@ -99,7 +99,7 @@ class FreeDeviceCounts(RowTable):
         if node is None or not 0 < count <= self.free[row]:
             return None
         index, first = self._alternative.index, 0
-        found: list[Choice] = []
+        found: list[DeviceChoice] = []
         for pool in self._inventory.node_pools.of(node):
             for position in self._free_positions(pool, node):
                 found.append((index, first + position, None))

@@ -54,7 +54,7 @@ class RemainingAmount:
 
 
 @dataclass(frozen=True, slots=True)
-class Holder:
+class ClaimWithDevice:
     """A claim that holds a device, or a share of it, and the pods that use the claim."""
 
     claim: ResourceClaim
@@ -72,7 +72,7 @@ class MappedDevice:
 
     candidate: DeviceCandidate
     state: DeviceState
-    holders: tuple[Holder, ...]
+    holders: tuple[ClaimWithDevice, ...]
     capacity: tuple[RemainingAmount, ...]
     """What is left of the capacities of a device that claims can share."""
 
@@ -133,13 +133,13 @@ def map_devices(inventory: Inventory, nodes: Collection[Node]) -> list[MappedPoo
     ]
 
 
-def holders_by_device(claims: Iterable[ResourceClaim]) -> dict[DeviceId, list[Holder]]:
+def holders_by_device(claims: Iterable[ResourceClaim]) -> dict[DeviceId, list[ClaimWithDevice]]:
     """Return the claims that hold each device, admin access included."""
-    found: defaultdict[DeviceId, list[Holder]] = defaultdict(list)
+    found: defaultdict[DeviceId, list[ClaimWithDevice]] = defaultdict(list)
     for claim in sorted(claims, key=lambda claim: claim.key):
         for result in claim.results:
             if result.device:
-                found[device_id(result)].append(Holder(claim, result))
+                found[device_id(result)].append(ClaimWithDevice(claim, result))
     return found
 
 
@@ -199,7 +199,7 @@ class _SeenPool:
 
 
 def _mapped(
-    seen: _SeenPool, holders: Mapping[DeviceId, list[Holder]], inventory: Inventory
+    seen: _SeenPool, holders: Mapping[DeviceId, list[ClaimWithDevice]], inventory: Inventory
 ) -> MappedPool:
     allocated, features = inventory.allocated_devices, inventory.features
     remaining = RemainingCapacity(allocated, features)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from holdfast.api.node import Node
 from holdfast.columns.node_table import NodeTable
-from holdfast.devices.allocator import Allocator, Choice
+from holdfast.devices.allocator import Allocator, DeviceChoice
 from holdfast.devices.errors import AllocationError, NodeAllocationError, SearchTimeout
 from holdfast.devices.pools import Pool
 from holdfast.devices.row_table import NO_ROW, Rows, RowTable
@@ -38,7 +38,7 @@ class _Result:
 
     code: int
     score: int = 0
-    choices: tuple[Choice, ...] | None = None
+    choices: tuple[DeviceChoice, ...] | None = None
     timed_out: bool = False
 
 
@@ -75,7 +75,7 @@ class SearchResults(RowTable):
         self.refresh(rows)
         return self._scores[rows]
 
-    def choices(self, row: int) -> tuple[Choice, ...] | None:
+    def choices(self, row: int) -> tuple[DeviceChoice, ...] | None:
         """Return what the search has chosen on a row; None if the claims do not fit there."""
         return self._result(row).choices
 

@@ -65,7 +65,7 @@ class ArbitrationArgs(_Part, frozen=True):
     interval: Seconds = Seconds(0.5)
 
 
-class DeleteOptions(_Part, frozen=True):
+class DefaultDeleteOptions(_Part, frozen=True):
     """The options of a deletion, for the check of their names and types."""
 
     api_version: str = ""
@@ -111,7 +111,7 @@ class MigrationControllerArgs(_Part, frozen=True):
     evict_qps: float | str = msgspec.field(default=10.0, name="evictQPS")
     evict_burst: int = 1
     eviction_policy: str = EVICTION
-    default_delete_options: DeleteOptions | None = None
+    default_delete_options: DefaultDeleteOptions | None = None
     scheduler_names: tuple[str, ...] = ("koord-scheduler",)
     arbitration_args: ArbitrationArgs = ArbitrationArgs()
 

@@ -38,7 +38,7 @@ _MIRROR, _SOURCE = "kubernetes.io/config.mirror", "kubernetes.io/config.source"
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
+class MigrationCandidate:
     """A pod that is to migrate, and its workload, if it has one."""
 
     pod: Pod
@@ -70,7 +70,7 @@ def eviction_cost(pod: Pod) -> int:
     return cost if -(2**31) <= cost <= MAX_EVICTION_COST else 0
 
 
-def find_obstacle(candidate: Candidate, settings: MigrationSettings) -> str:
+def find_obstacle(candidate: MigrationCandidate, settings: MigrationSettings) -> str:
     """Return why a pod may never migrate, "" if it may."""
     pod = candidate.pod
     if pod.terminating:
@@ -80,7 +80,7 @@ def find_obstacle(candidate: Candidate, settings: MigrationSettings) -> str:
     return next(_obstacles(candidate, settings), "")
 
 
-def _obstacles(candidate: Candidate, settings: MigrationSettings) -> Iterator[str]:
+def _obstacles(candidate: MigrationCandidate, settings: MigrationSettings) -> Iterator[str]:
     pod = candidate.pod
     if eviction_cost(pod) == MAX_EVICTION_COST:
         yield f"its annotation {EVICTION_COST} is {MAX_EVICTION_COST}"

@@ -27,20 +27,20 @@ from holdfast.columns.interner import CPU, Interner
 from holdfast.columns.node_table import NodeTable
 from holdfast.columns.pod_info import PodInfo
 from holdfast.errors import BadRequest
-from holdfast.numa.node_holdings import NodeHoldings, PodClaim
+from holdfast.numa.node_holdings import ClaimedHolding, NodeHoldings
 from holdfast.numa.node_policies import read_node
 from holdfast.numa.node_state import (
     NO_OFFER,
     NO_SHAPE,
     NodeState,
-    Offer,
+    NumaOffer,
     PodHolding,
     ReservationHolding,
     node_shape,
 )
 from holdfast.numa.pod_request import NumaRequest
 from holdfast.numa.pod_trials import NumaOptions, PodTrials, request_of
-from holdfast.numa.resource_status import NOTHING, Allocation, read_allocation, within_request
+from holdfast.numa.resource_status import NOTHING, NumaAllocation, read_allocation, within_request
 from holdfast.numa.topology import NO_TOPOLOGY, NodeTopology, read_topology
 from holdfast.numa.topology_hints import HintProvider
 from holdfast.numa.trial import Situation
@@ -123,7 +123,7 @@ class NumaLedger:
         """Return what is held on a row, None if it has neither topology nor holders."""
         return self._on_node.get(self._nodes.names[row])
 
-    def holding(self, uid: str) -> Allocation:
+    def holding(self, uid: str) -> NumaAllocation:
         """Return what a pod or reservation has."""
         found = self._on_node.get(self._node_of.get(uid, ""))
         if found is None:
@@ -153,7 +153,7 @@ class NumaLedger:
         reservation: str,
         removed: Collection[str] = (),
         added: Iterable[PodHolding] = (),
-    ) -> Offer:
+    ) -> NumaOffer:
         """Return what a pod may use of a reservation on a row; nothing of an unknown one."""
         found = self.holdings(row)
         return NO_OFFER if found is None else found.offer(reservation, removed, tuple(added))
@@ -222,7 +222,7 @@ class NumaLedger:
         of = self._on_node.get(node)
         known = None if of is None else of.claims.get(pod_info.uid)
         claimant = claimant_of(pod_info, None if known is None else known.claimant)
-        self._hold_pod(pod_info.uid, node, PodClaim(PodHolding(allocation, uid), claimant))
+        self._hold_pod(pod_info.uid, node, ClaimedHolding(PodHolding(allocation, uid), claimant))
 
     def pod_removed(self, uid: str) -> None:
         """Release what a pod had."""
@@ -230,7 +230,7 @@ class NumaLedger:
             self._drop(uid)
 
     def reserve(
-        self, pod: PodInfo, row: int, allocation: Allocation, reservation: str = ""
+        self, pod: PodInfo, row: int, allocation: NumaAllocation, reservation: str = ""
     ) -> None:
         """Enter what a pod, or a reservation by its reserve pod, gets before it is bound."""
         node = self._nodes.names[row]
@@ -239,7 +239,7 @@ class NumaLedger:
             holding = ReservationHolding(allocation)
             self._hold_reservation(pod.uid, node, holding, yields=True)
         else:
-            claim = PodClaim(PodHolding(allocation, reservation), assumed_claimant(pod))
+            claim = ClaimedHolding(PodHolding(allocation, reservation), assumed_claimant(pod))
             self._hold_pod(pod.uid, node, claim)
 
     def unreserve(self, uid: str) -> None:
@@ -259,7 +259,7 @@ class NumaLedger:
 
     # --- internals ----------------------------------------------------------------------------
 
-    def _within_request(self, allocation: Allocation, pod: PodInfo) -> Allocation:
+    def _within_request(self, allocation: NumaAllocation, pod: PodInfo) -> NumaAllocation:
         """Return what of an allocation the pod requests; after a resize that may be less."""
         resources = self._nodes.resources
         return within_request(allocation, {resources[id_]: amount for id_, amount in pod.request})
@@ -335,7 +335,7 @@ class NumaLedger:
         else:
             self._drop(obj.uid)
 
-    def _hold_pod(self, uid: str, node: str, claim: PodClaim) -> None:
+    def _hold_pod(self, uid: str, node: str, claim: ClaimedHolding) -> None:
         """Enter what a pod claims, if it claims anything."""
         if self._node_of.get(uid, node) != node or not claim.holding.allocation:
             self._drop(uid)

@@ -10,20 +10,20 @@ from holdfast.columns.claimants import Claimant
 from holdfast.numa.node_state import (
     NO_OFFER,
     NO_SHAPE,
-    NodeShape,
     NodeState,
-    Offer,
+    NumaOffer,
+    NumaShape,
     PodHolding,
     ReservationHolding,
     offer_of,
     remaining,
     state_of,
 )
-from holdfast.numa.resource_status import Allocation
+from holdfast.numa.resource_status import NumaAllocation
 from holdfast.numa.topology import NO_TOPOLOGY, NodeTopology
 
 
-class PodClaim(NamedTuple):
+class ClaimedHolding(NamedTuple):
     """What a pod would have if no other pod or reservation claimed the same."""
 
     holding: PodHolding
@@ -40,10 +40,10 @@ class NodeHoldings:
     """
 
     topology: NodeTopology = NO_TOPOLOGY
-    shape: NodeShape = NO_SHAPE
+    shape: NumaShape = NO_SHAPE
     pods: dict[str, PodHolding] = field(default_factory=dict)
     reservations: dict[str, ReservationHolding] = field(default_factory=dict)
-    claims: dict[str, PodClaim] = field(default_factory=dict)
+    claims: dict[str, ClaimedHolding] = field(default_factory=dict)
     yielding: set[str] = field(default_factory=set)
     """Reservations that take nothing from pods: see ``set_reservation``."""
     disputed: bool = False
@@ -57,7 +57,7 @@ class NodeHoldings:
             claims=dict(self.claims), yielding=set(self.yielding),
         )  # fmt: skip
 
-    def set_pod(self, uid: str, claim: PodClaim) -> list[str]:
+    def set_pod(self, uid: str, claim: ClaimedHolding) -> list[str]:
         """Set what a pod claims; return the pods that have less than before, by uid."""
         known, (holding, _) = self.claims.get(uid), claim
         self.claims[uid] = claim
@@ -104,10 +104,10 @@ class NodeHoldings:
                 found |= claim.holding.allocation.cpus
         return found
 
-    def _is_reserved(self, claim: PodClaim) -> bool:
+    def _is_reserved(self, claim: ClaimedHolding) -> bool:
         return bool(claim.holding.allocation.cpus & self._others_cpus(claim))
 
-    def _others_cpus(self, claim: PodClaim) -> int:
+    def _others_cpus(self, claim: ClaimedHolding) -> int:
         """Return the CPUs of reservations that the pod does not own."""
         found = 0
         if not claim.claimant.ignores_reservations:
@@ -163,7 +163,7 @@ class NodeHoldings:
 
     def offer(
         self, reservation: str, removed: Collection[str] = (), added: Collection[PodHolding] = ()
-    ) -> Offer:
+    ) -> NumaOffer:
         """Return what a pod may use of a reservation; nothing of an unknown one."""
         reserved = self.reservations.get(reservation)
         if reserved is None and reservation in self.pods:
@@ -184,6 +184,6 @@ class NodeHoldings:
                 cpus &= ~other.allocation.cpus
         return reserved._replace(allocation=replace(reserved.allocation, cpus=cpus))
 
-    def left_of(self, reservation: str) -> Allocation:
+    def left_of(self, reservation: str) -> NumaAllocation:
         """Return what of a reservation no owner has."""
         return remaining(reservation, self.reservations[reservation], tuple(self.pods.values()))

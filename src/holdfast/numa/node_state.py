@@ -9,22 +9,22 @@ from typing import NamedTuple
 
 from holdfast.api.resource_names import CPU
 from holdfast.numa.node_policies import NodePolicies, amplify
-from holdfast.numa.numa_amounts import Amounts
+from holdfast.numa.numa_amounts import AmountsByNumaNode
 from holdfast.numa.policy_names import NUMA_NODE_LEVEL, PCPU_LEVEL
-from holdfast.numa.resource_status import Allocation, NumaAmounts, ordered
+from holdfast.numa.resource_status import NumaAllocation, NumaAmounts, ordered
 from holdfast.numa.topology import NO_TOPOLOGY, NodeTopology
 from holdfast.numa.topology_hints import UNUSED, NodeUse
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class NodeShape:
+class NumaShape:
     """What a node has and wants, without its pods. Equal ones are usually one object."""
 
     topology: NodeTopology
     policies: NodePolicies
     available: int
     """CPUs that pods may be bound to."""
-    zones: Amounts
+    zones: AmountsByNumaNode
     """Amounts of the NUMA nodes, amplified."""
 
     @property
@@ -35,14 +35,14 @@ class NodeShape:
 
 
 @lru_cache(maxsize=4096)
-def node_shape(topology: NodeTopology, policies: NodePolicies) -> NodeShape:
+def node_shape(topology: NodeTopology, policies: NodePolicies) -> NumaShape:
     """Return the shape of a node."""
     ratios = {} if policies.zones_amplified else dict(policies.ratios)
     zones = {
         zone.node: {name: amplify(amount, ratios.get(name, 1.0)) for name, amount in zone.amounts}
         for zone in topology.zones
     }
-    return NodeShape(topology, policies, topology.cpu.all & ~topology.unavailable, zones)
+    return NumaShape(topology, policies, topology.cpu.all & ~topology.unavailable, zones)
 
 
 NO_SHAPE = node_shape(NO_TOPOLOGY, NodePolicies())
@@ -55,7 +55,7 @@ class NodeState(NamedTuple):
     ``core_exclusive`` and ``node_exclusive`` are CPUs held with these exclusive policies.
     """
 
-    shape: NodeShape = NO_SHAPE
+    shape: NumaShape = NO_SHAPE
     held: int = 0
     used: NumaAmounts = ()
     core_exclusive: int = 0
@@ -74,7 +74,7 @@ class NodeState(NamedTuple):
         return self.node_exclusive if policy == NUMA_NODE_LEVEL else 0
 
 
-class Offer(NamedTuple):
+class NumaOffer(NamedTuple):
     """What a pod may use of one reservation: CPUs and amounts that no owner has.
 
     With ``only_cpus`` it is bound to no other CPUs, with ``all_cpus`` to each of them at least; of
@@ -88,25 +88,25 @@ class Offer(NamedTuple):
     all_cpus: bool = False
 
 
-NO_OFFER = Offer()
+NO_OFFER = NumaOffer()
 
 
 class PodHolding(NamedTuple):
     """What a pod has, and the uid of the reservation that it was allocated from, or ""."""
 
-    allocation: Allocation
+    allocation: NumaAllocation
     reservation: str = ""
 
 
 class ReservationHolding(NamedTuple):
     """What a reservation has, and the resources that are Restricted to it."""
 
-    allocation: Allocation
+    allocation: NumaAllocation
     restricted: frozenset[str] = frozenset()
 
 
 def state_of(
-    shape: NodeShape,
+    shape: NumaShape,
     pods: Collection[PodHolding],
     reservations: Mapping[str, ReservationHolding],
 ) -> NodeState:
@@ -138,7 +138,7 @@ def state_of(
 
 def _holders(
     pods: Collection[PodHolding], reservations: Mapping[str, ReservationHolding]
-) -> Iterable[Allocation]:
+) -> Iterable[NumaAllocation]:
     """Return what pods have, and what of reservations no owner has."""
     for holding in pods:
         yield holding.allocation
@@ -146,7 +146,9 @@ def _holders(
         yield remaining(uid, reserved, pods)
 
 
-def remaining(uid: str, reserved: ReservationHolding, pods: Collection[PodHolding]) -> Allocation:
+def remaining(
+    uid: str, reserved: ReservationHolding, pods: Collection[PodHolding]
+) -> NumaAllocation:
     """Return what of a reservation is left: CPUs that no pod has, amounts that no owner has."""
     cpus = reserved.allocation.cpus
     amounts = {node: dict(of) for node, of in reserved.allocation.amounts}
@@ -158,14 +160,14 @@ def remaining(uid: str, reserved: ReservationHolding, pods: Collection[PodHoldin
                 for name, amount in of:
                     if name in mine:
                         mine[name] = max(0, mine[name] - amount)
-    return Allocation(cpus, ordered(amounts), reserved.allocation.exclusive_policy)
+    return NumaAllocation(cpus, ordered(amounts), reserved.allocation.exclusive_policy)
 
 
 def offer_of(
-    shape: NodeShape, uid: str, reserved: ReservationHolding, pods: Collection[PodHolding]
-) -> Offer:
+    shape: NumaShape, uid: str, reserved: ReservationHolding, pods: Collection[PodHolding]
+) -> NumaOffer:
     """Return what a pod may use of a reservation."""
     left = remaining(uid, reserved, pods)
     only_cpus = CPU in reserved.restricted and reserved.allocation.cpus != 0
     only_amounts = reserved.restricted if reserved.allocation.amounts else frozenset[str]()
-    return Offer(left.cpus & shape.available, left.amounts, only_cpus, only_amounts)
+    return NumaOffer(left.cpus & shape.available, left.amounts, only_cpus, only_amounts)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from holdfast.api.resource_names import CPU, MEMORY, is_scalar
 from holdfast.numa.policy_names import LEAST_ALLOCATED
 
-Amounts = Mapping[int, Mapping[str, int]]
+AmountsByNumaNode = Mapping[int, Mapping[str, int]]
 """Amounts by NUMA node and resource name: cpu in millicores, others in units."""
 
 
@@ -23,7 +23,11 @@ LEAST = Strategy()
 
 
 def split_amounts(
-    requested: Mapping[str, int], available: Amounts, nodes: Sequence[int], *, cpu_step: int = 1
+    requested: Mapping[str, int],
+    available: AmountsByNumaNode,
+    nodes: Sequence[int],
+    *,
+    cpu_step: int = 1,
 ) -> tuple[dict[int, dict[str, int]], list[str]]:
     """Divide a request evenly over NUMA nodes; also return the resources of which there is less.
 
@@ -76,7 +80,7 @@ def score_amounts(
     return total // weights if weights else 0
 
 
-def sum_amounts(amounts: Amounts, nodes: Sequence[int]) -> dict[str, int]:
+def sum_amounts(amounts: AmountsByNumaNode, nodes: Sequence[int]) -> dict[str, int]:
     """Return the sum over NUMA nodes by resource."""
     found: dict[str, int] = {}
     for node in nodes:

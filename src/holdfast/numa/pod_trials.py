@@ -14,12 +14,13 @@ from holdfast.api.resource_names import is_extended
 from holdfast.columns.interner import PODS, ResourceNames
 from holdfast.columns.pod_info import PodInfo
 from holdfast.numa.node_policies import POLICY_MISMATCH, merge_numa_policies
-from holdfast.numa.node_state import NO_OFFER, NodeState, Offer, PodHolding
+from holdfast.numa.node_state import NO_OFFER, NodeState, NumaOffer, PodHolding
 from holdfast.numa.pod_request import NumaRequest, read_request
 from holdfast.numa.policy_names import FULL_PCPUS
-from holdfast.numa.topology_hints import Hint, Hints, Merged
+from holdfast.numa.topology_hints import Hints, Merged
 from holdfast.numa.trial import (
     NO_NUMA_RESOURCES,
+    FrozenHints,
     Situation,
     Trial,
     TrialOptions,
@@ -31,8 +32,6 @@ if TYPE_CHECKING:
     from holdfast.numa.ledger import NumaLedger
 
 _MOST_TRIALS = 20_000
-FrozenHints = tuple[tuple[tuple[str, tuple[Hint, ...] | None], ...], ...]
-"""Hints of several providers in a form that can be a key."""
 
 
 class NumaOptions(NamedTuple):
@@ -64,13 +63,13 @@ class PodTrials:
         self.request = request
         self._pod = pod
         self._options = options
-        self._known: dict[tuple[NodeState, Offer], Trial] = {}
+        self._known: dict[tuple[NodeState, NumaOffer], Trial] = {}
         self.has_provided_hints = bool(ledger.hint_providers) and any(
             is_extended(name) for name, _ in request.amounts
         )
         """Whether the pod requests something for which others may have hints."""
 
-    def on_state(self, state: NodeState, offer: Offer = NO_OFFER) -> Trial:
+    def on_state(self, state: NodeState, offer: NumaOffer = NO_OFFER) -> Trial:
         """Return the trial on a state, without the hints of others."""
         key = (state, offer)
         found = self._known.get(key)
@@ -97,7 +96,7 @@ class PodTrials:
         """
         state, offer = self._situation(row, reservation, removed, added, without_reservations)
         if taken_over:
-            offer = Offer(taken_over & state.shape.available, all_cpus=True)
+            offer = NumaOffer(taken_over & state.shape.available, all_cpus=True)
         if not self.has_provided_hints:
             return self.on_state(state, offer)
         provided = self._provided(row, reservation, state, removed)
@@ -137,7 +136,7 @@ class PodTrials:
         removed: Collection[str],
         added: Iterable[PodHolding],
         without_reservations: bool,
-    ) -> tuple[NodeState, Offer]:
+    ) -> tuple[NodeState, NumaOffer]:
         ledger, added = self.ledger, tuple(added)
         if removed or added or without_reservations:
             state = ledger.changed_state(
@@ -165,7 +164,7 @@ class PodTrials:
 # are kept.
 
 
-def _frozen(provided: Sequence[Hints]) -> FrozenHints:
+def _frozen(provided: Sequence[Hints]) -> tuple[FrozenHints, ...]:
     return tuple(
         [
             tuple([(name, None if of is None else tuple(of)) for name, of in hints.items()])
@@ -175,10 +174,10 @@ def _frozen(provided: Sequence[Hints]) -> FrozenHints:
 
 
 @lru_cache(maxsize=_MOST_TRIALS)
-def _try_with(on: Situation, provided: FrozenHints) -> Trial:
+def _try_with(on: Situation, provided: tuple[FrozenHints, ...]) -> Trial:
     return try_allocation(on, [dict(hints) for hints in provided])
 
 
 @lru_cache(maxsize=_MOST_TRIALS)
-def _align_with(on: Situation, policy: str, provided: FrozenHints) -> Merged:
+def _align_with(on: Situation, policy: str, provided: tuple[FrozenHints, ...]) -> Merged:
     return align(on, policy, [dict(hints) for hints in provided])

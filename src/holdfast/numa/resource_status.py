@@ -26,7 +26,7 @@ NumaAmounts = tuple[tuple[int, tuple[tuple[str, int], ...]], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Allocation:
+class NumaAllocation:
     """What a pod or a reservation has: CPUs as a mask, and amounts of NUMA nodes."""
 
     cpus: int = 0
@@ -37,7 +37,7 @@ class Allocation:
         return bool(self.cpus or self.amounts)
 
 
-NOTHING = Allocation()
+NOTHING = NumaAllocation()
 
 
 class _NodeResources(Struct, frozen=True):
@@ -56,7 +56,7 @@ class _ExclusivePolicy(Struct, frozen=True):
     policy: str = msgspec.field(default="", name="preferredCPUExclusivePolicy")
 
 
-def read_allocation(annotations: Mapping[str, str]) -> Allocation:
+def read_allocation(annotations: Mapping[str, str]) -> NumaAllocation:
     """Return what the annotations say that a pod has; a malformed one counts as absent."""
     text, spec = annotations.get(RESOURCE_STATUS), annotations.get(RESOURCE_SPEC)
     if not text:
@@ -64,7 +64,7 @@ def read_allocation(annotations: Mapping[str, str]) -> Allocation:
     return (_read_short if len(text) + len(spec or "") <= _SHORT else _read)(text, spec)
 
 
-def _read(text: str, spec_text: str | None) -> Allocation:
+def _read(text: str, spec_text: str | None) -> NumaAllocation:
     try:
         status = parse_annotation({RESOURCE_STATUS: text}, RESOURCE_STATUS, _ResourceStatus)
         if status is None:
@@ -81,7 +81,7 @@ def _read(text: str, spec_text: str | None) -> Allocation:
     if spec_text is not None:
         with suppress(BadRequest):
             spec = parse_annotation({RESOURCE_SPEC: spec_text}, RESOURCE_SPEC, _ExclusivePolicy)
-    return Allocation(cpus, ordered(amounts), "" if spec is None else spec.policy)
+    return NumaAllocation(cpus, ordered(amounts), "" if spec is None else spec.policy)
 
 
 _SHORT = 1024
@@ -104,11 +104,11 @@ def ordered(amounts: Mapping[int, Mapping[str, int]]) -> NumaAmounts:
     )
 
 
-def within_request(allocation: Allocation, request: Mapping[str, int]) -> Allocation:
+def within_request(allocation: NumaAllocation, request: Mapping[str, int]) -> NumaAllocation:
     """Return what of an allocation a pod with this request can have: the lowest numbers first.
 
-    >>> within_request(Allocation(0b1111_0000), {"cpu": 2500})
-    Allocation(cpus=48, amounts=(), exclusive_policy='')
+    >>> within_request(NumaAllocation(0b1111_0000), {"cpu": 2500})
+    NumaAllocation(cpus=48, amounts=(), exclusive_policy='')
     """
     cpus = lowest(allocation.cpus, request.get(CPU, 0) // 1000)
     left = dict(request)
@@ -117,7 +117,7 @@ def within_request(allocation: Allocation, request: Mapping[str, int]) -> Alloca
         for name, amount in of:
             amounts.setdefault(node, {})[name] = taken = min(amount, left.get(name, 0))
             left[name] = left.get(name, 0) - taken
-    return Allocation(cpus, ordered(amounts), allocation.exclusive_policy)
+    return NumaAllocation(cpus, ordered(amounts), allocation.exclusive_policy)
 
 
 def possible_status(text: str, request: Mapping[str, int]) -> str:
@@ -129,16 +129,16 @@ def possible_status(text: str, request: Mapping[str, int]) -> str:
     return format_status(possible) if possible else ""
 
 
-def format_status(allocation: Allocation) -> str:
+def format_status(allocation: NumaAllocation) -> str:
     """Write the annotation ``resource-status``.
 
-    >>> format_status(Allocation(0b1111, ((0, (("cpu", 4000), ("memory", 2**30))),)))
+    >>> format_status(NumaAllocation(0b1111, ((0, (("cpu", 4000), ("memory", 2**30))),)))
     '{"cpuset":"0-3","numaNodeResources":[{"node":0,"resources":{"cpu":"4","memory":"1Gi"}}]}'
     """
     return msgspec.json.encode(status_fields(allocation)).decode()
 
 
-def status_fields(allocation: Allocation) -> dict[str, Any]:
+def status_fields(allocation: NumaAllocation) -> dict[str, Any]:
     """Return the fields of ``resource-status``; those that are empty are left out."""
     status: dict[str, Any] = {}
     if allocation.cpus:

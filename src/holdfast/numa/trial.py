@@ -18,10 +18,10 @@ from holdfast.numa.cpu_accumulator import (
 )
 from holdfast.numa.cpu_set import mask_of, members_of
 from holdfast.numa.node_policies import BAD_RATIO, POLICY_MISMATCH, amplify, merge_numa_policies
-from holdfast.numa.node_state import NO_OFFER, NodeShape, NodeState, Offer
+from holdfast.numa.node_state import NO_OFFER, NodeState, NumaOffer, NumaShape
 from holdfast.numa.numa_amounts import (
     LEAST,
-    Amounts,
+    AmountsByNumaNode,
     Strategy,
     score_amounts,
     split_amounts,
@@ -29,7 +29,7 @@ from holdfast.numa.numa_amounts import (
 )
 from holdfast.numa.pod_request import NOT_INTEGER, NumaRequest
 from holdfast.numa.policy_names import FULL_PCPUS, RESTRICTED
-from holdfast.numa.resource_status import NOTHING, Allocation, ordered
+from holdfast.numa.resource_status import NOTHING, NumaAllocation, ordered
 from holdfast.numa.topology import CpuTopology
 from holdfast.numa.topology_hints import Hint, Hints, Merged, merge_hints, numa_masks
 
@@ -59,7 +59,7 @@ class Trial(NamedTuple):
     ``score`` is that of the NUMA nodes that the pod would use; 0 without a NUMA policy.
     """
 
-    allocation: Allocation | None
+    allocation: NumaAllocation | None
     reasons: tuple[str, ...] = ()
     unresolvable: bool = False
     score: int = 0
@@ -70,11 +70,11 @@ class Situation(NamedTuple):
 
     request: NumaRequest
     state: NodeState
-    offer: Offer = NO_OFFER
+    offer: NumaOffer = NO_OFFER
     options: TrialOptions = TrialOptions()
 
     @property
-    def shape(self) -> NodeShape:
+    def shape(self) -> NumaShape:
         """What the node has."""
         return self.state.shape
 
@@ -172,7 +172,7 @@ def _without_policy(on: Situation) -> Trial:
     found = _take(on, on.cpu.all, on.request.cpus)
     if isinstance(found, str):
         return Trial(None, (found,))
-    return Trial(Allocation(found, exclusive_policy=on.request.exclusive_policy))
+    return Trial(NumaAllocation(found, exclusive_policy=on.request.exclusive_policy))
 
 
 def _take(on: Situation, within: int, count: int) -> int | str:
@@ -283,7 +283,7 @@ def available_amounts(on: Situation) -> dict[int, dict[str, int]]:
     return found
 
 
-def allocate_within(on: Situation, mask: int, available: Amounts | None = None) -> Trial:
+def allocate_within(on: Situation, mask: int, available: AmountsByNumaNode | None = None) -> Trial:
     """Allocate amounts, and CPUs for a bound pod, on the NUMA nodes of a mask."""
     nodes = [node for node in members_of(mask) if node in on.shape.zones]
     step = 1
@@ -294,11 +294,11 @@ def allocate_within(on: Situation, mask: int, available: Amounts | None = None) 
     if short:
         return Trial(None, tuple(_why_short(on, name) for name in short))
     if not on.bound:
-        return Trial(Allocation(0, ordered(split)))
+        return Trial(NumaAllocation(0, ordered(split)))
     cpus = _cpus_within(on, split, nodes)
     if isinstance(cpus, str):
         return Trial(None, (cpus,))
-    return Trial(Allocation(cpus, ordered(split), on.request.exclusive_policy))
+    return Trial(NumaAllocation(cpus, ordered(split), on.request.exclusive_policy))
 
 
 def _why_short(on: Situation, name: str) -> str:
@@ -307,7 +307,7 @@ def _why_short(on: Situation, name: str) -> str:
     return (OF_RESERVATION if name in on.offer.only_amounts else "") + INSUFFICIENT.format(name)
 
 
-def _cpus_within(on: Situation, split: Amounts, nodes: Sequence[int]) -> int | str:
+def _cpus_within(on: Situation, split: AmountsByNumaNode, nodes: Sequence[int]) -> int | str:
     """Choose the CPUs of each NUMA node by its part of the request."""
     if not any(CPU in of for of in split.values()):
         within = 0
@@ -324,7 +324,7 @@ def _cpus_within(on: Situation, split: Amounts, nodes: Sequence[int]) -> int | s
     return cpus
 
 
-def _subset_score(on: Situation, available: Amounts, nodes: Sequence[int]) -> int:
+def _subset_score(on: Situation, available: AmountsByNumaNode, nodes: Sequence[int]) -> int:
     """Return the score of NUMA nodes for a hint."""
     capacity, free = sum_amounts(on.shape.zones, nodes), sum_amounts(available, nodes)
     used = {name: max(0, amount - free.get(name, 0)) for name, amount in capacity.items()}
@@ -346,7 +346,7 @@ def _offered_score(on: Situation, nodes: Sequence[int]) -> int:
     return int(_MOST_OFFERED * sum(shares) / len(shares)) if shares else 0
 
 
-def _final_score(on: Situation, allocation: Allocation) -> int:
+def _final_score(on: Situation, allocation: NumaAllocation) -> int:
     """Return the score of the NUMA nodes that a pod would use; CPUs of a bound pod count whole."""
     nodes = [node for node, _ in allocation.amounts]
     used = sum_amounts({node: dict(of) for node, of in on.state.used}, nodes)

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from holdfast.api.field_errors import duplicate, invalid
 from holdfast.api.resource_names import is_scalar
 from holdfast.capacity.reserved_resources import ReservedForPod
-from holdfast.columns.amounts import Amounts
+from holdfast.columns.amounts import NodeAmounts
 from holdfast.columns.epochs import Epoch
 from holdfast.columns.interner import CPU, MEMORY
 from holdfast.columns.journal import DerivedColumn
@@ -191,7 +191,7 @@ def _less(terms: ResourceTerms, less: Mapping[int, int]) -> tuple[ResourceTerms,
     return tuple([(id_, a - less.get(id_, 0)) for id_, a in terms]), tuple(without)
 
 
-def balance(amounts: Amounts, terms: ResourceTerms, rows: AnyRows) -> NDArray[np.float64]:
+def balance(amounts: NodeAmounts, terms: ResourceTerms, rows: AnyRows) -> NDArray[np.float64]:
     """Return 100 * (1 - standard deviation of the requested shares), truncated."""
     usual = len(terms) == 2 and (terms[0][0], terms[1][0]) == (CPU, MEMORY)
     if usual and not (amounts.nodes_without[CPU] or amounts.nodes_without[MEMORY]):
@@ -212,7 +212,9 @@ def balance(amounts: Amounts, terms: ResourceTerms, rows: AnyRows) -> NDArray[np
     return whole
 
 
-def _balance_usual(amounts: Amounts, terms: ResourceTerms, rows: AnyRows) -> NDArray[np.float64]:
+def _balance_usual(
+    amounts: NodeAmounts, terms: ResourceTerms, rows: AnyRows
+) -> NDArray[np.float64]:
     """Return the same for cpu and memory on nodes that have both."""
     taken = amounts.cpu_memory(amounts.requested_float, rows)
     have = amounts.cpu_memory(amounts.divisor, rows)
@@ -253,7 +255,7 @@ def _deviation(shares: NDArray[np.float64], has: NDArray[np.bool_]) -> NDArray[n
     return np.where(count > 2, general, pair)
 
 
-def balance_at(amounts: Amounts, terms: ResourceTerms, row: int) -> float:
+def balance_at(amounts: NodeAmounts, terms: ResourceTerms, row: int) -> float:
     """Return the balance of one row."""
     have_at, used_at = amounts.allocatable_at, amounts.requested_at
     if len(terms) == 2:
@@ -273,7 +275,7 @@ def balance_at(amounts: Amounts, terms: ResourceTerms, row: int) -> float:
 
 
 def balance_with_devices(
-    amounts: Amounts,
+    amounts: NodeAmounts,
     terms: Iterable[tuple[int, Any]],
     served: Mapping[int, DeviceBackedResource],
     rows: AnyRows,
@@ -294,7 +296,7 @@ def balance_with_devices(
 
 
 def balance_with_devices_at(
-    amounts: Amounts,
+    amounts: NodeAmounts,
     terms: Iterable[tuple[int, int]],
     served: Mapping[int, DeviceBackedResource],
     row: int,

@@ -42,7 +42,7 @@ def is_huge_pages_key(key: str) -> bool:
     return key.startswith((HUGE_PAGES_PREFIX, REQUESTS + HUGE_PAGES_PREFIX))
 
 
-Usage = dict[str, Quantity]
+QuotaUsage = dict[str, Quantity]
 """What is charged, by the key of ``spec.hard``."""
 ZERO, ONE = Quantity(0), Quantity(1)
 
@@ -53,18 +53,18 @@ def parse(text: AmountText) -> Quantity:
     return Quantity.parse(text)
 
 
-def parse_amounts(amounts: ResourceAmounts) -> Usage:
+def parse_amounts(amounts: ResourceAmounts) -> QuotaUsage:
     """Parse the quantities of a quota."""
     return {key: parse(text) for key, text in amounts.items()}
 
 
-def add_usage(total: Usage, more: Mapping[str, Quantity]) -> None:
+def add_usage(total: QuotaUsage, more: Mapping[str, Quantity]) -> None:
     """Add amounts to ``total``; the first amount that is not zero decides the suffix family."""
     for key, amount in more.items():
         total[key] = total[key] + amount if key in total else amount
 
 
-def growth(new: Mapping[str, Quantity], old: Mapping[str, Quantity]) -> Usage:
+def growth(new: Mapping[str, Quantity], old: Mapping[str, Quantity]) -> QuotaUsage:
     """Return by how much each key grows; keys that do not grow are omitted.
 
     >>> {key: str(q) for key, q in growth({"a": ONE, "b": ONE}, {"b": ONE}).items()}

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from holdfast.api.pod import ResourceAmounts
 from holdfast.api.resource_quota import ResourceQuota
 from holdfast.errors import BadRequest
-from holdfast.quota.amounts import ONE, Usage, add_usage, growth, parse_amounts, show, to_texts
+from holdfast.quota.amounts import ONE, QuotaUsage, add_usage, growth, parse_amounts, show, to_texts
 from holdfast.quota.evaluators import Evaluator, T
 from holdfast.quota.usage import Lookups
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class QuotaRefusal:
     """Why a write is refused, in upstream's words."""
 
     message: str
@@ -36,7 +36,7 @@ def charge_write(
     lookups: Lookups,
     *,
     enforce: bool = True,
-) -> tuple[Charge, ...] | Refusal:
+) -> tuple[Charge, ...] | QuotaRefusal:
     """Return the usage of each quota that a write changes, or why the write is refused.
 
     The limits are those of the status: a quota is enforced once it was counted. ``enforce`` is
@@ -48,30 +48,30 @@ def charge_write(
         if not keys or not evaluator.matches(quota, new):
             continue
         if lacking := evaluator.missing(new, keys):
-            return Refusal(f"failed quota: {quota.name}: {lacking}")
+            return QuotaRefusal(f"failed quota: {quota.name}: {lacking}")
         if any(key not in quota.status.used for key in keys):
             shown = ",".join(sorted(keys))
-            return Refusal(f"status unknown for quota: {quota.name}, resources: {shown}")
+            return QuotaRefusal(f"status unknown for quota: {quota.name}, resources: {shown}")
         matching.append(quota)
     if not matching:
         return ()
     usage = evaluator.usage(new, lookups)
     if negative := sorted(key for key, amount in usage.items() if amount.digits < 0):
-        return Refusal(f"quota usage is negative for resource(s): {','.join(negative)}")
+        return QuotaRefusal(f"quota usage is negative for resource(s): {','.join(negative)}")
     added = growth(usage, {})
     grown = growth(usage, evaluator.usage(old, lookups)) if old is not None else added
     charges = []
     for quota in matching:
         counted = old is not None and evaluator.matches(quota, old)
         result = _charge(quota, grown if counted else added, enforce)
-        if isinstance(result, Refusal):
+        if isinstance(result, QuotaRefusal):
             return result
         if result is not None:
             charges.append(result)
     return tuple(charges)
 
 
-def _charge(quota: ResourceQuota, grown: Usage, enforce: bool) -> Charge | Refusal | None:
+def _charge(quota: ResourceQuota, grown: QuotaUsage, enforce: bool) -> Charge | QuotaRefusal | None:
     hard, used = parse_amounts(quota.status.hard), parse_amounts(quota.status.used)
     requested = {key: amount for key, amount in grown.items() if key in hard}
     if not requested:
@@ -80,7 +80,7 @@ def _charge(quota: ResourceQuota, grown: Usage, enforce: bool) -> Charge | Refus
     add_usage(after, requested)
     exceeded = [key for key in requested if after[key] > hard[key]]
     if exceeded and enforce:
-        return Refusal(
+        return QuotaRefusal(
             f"exceeded quota: {quota.name}, requested: {show(requested, exceeded)}, "
             f"used: {show(used, exceeded)}, limited: {show(hard, exceeded)}"
         )
@@ -89,16 +89,18 @@ def _charge(quota: ResourceQuota, grown: Usage, enforce: bool) -> Charge | Refus
 
 def count_usage(
     quota: ResourceQuota, evaluator: Evaluator[T], objects: Iterable[T], lookups: Lookups
-) -> Usage:
+) -> QuotaUsage:
     """Return what objects of one resource charge on the keys of ``spec.hard``."""
-    total: Usage = {}
+    total: QuotaUsage = {}
     for obj in objects:
         usage = _usage_in(quota, evaluator, obj, lookups)
         add_usage(total, {key: usage[key] for key in usage if key in quota.spec.hard})
     return total
 
 
-def _usage_in(quota: ResourceQuota, evaluator: Evaluator[T], obj: T, lookups: Lookups) -> Usage:
+def _usage_in(
+    quota: ResourceQuota, evaluator: Evaluator[T], obj: T, lookups: Lookups
+) -> QuotaUsage:
     """Return what an object charges to a quota; a malformed one is only an object."""
     try:
         return evaluator.usage(obj, lookups) if evaluator.matches(quota, obj) else {}
@@ -120,7 +122,7 @@ def may_have_room(
     if old.spec.scopes != new.spec.scopes or old.spec.scope_selector != new.spec.scope_selector:
         return True
 
-    def of(amounts: ResourceAmounts) -> Usage:
+    def of(amounts: ResourceAmounts) -> QuotaUsage:
         return parse_amounts({key: text for key, text in amounts.items() if concerns(key)})
 
     limits = of(old.spec.hard), of(old.status.hard)

@@ -28,7 +28,7 @@ from holdfast.quota.amounts import (
     SERVICES,
     STORAGE,
     VOLUME_CLAIMS,
-    Usage,
+    QuotaUsage,
     is_huge_pages_key,
 )
 from holdfast.quota.usage import (
@@ -83,7 +83,7 @@ class Evaluator(Generic[T]):
         """Return what an object must state to be charged on the keys, "" if nothing is missing."""
         return ""
 
-    def usage(self, obj: T, lookups: Lookups) -> Usage:
+    def usage(self, obj: T, lookups: Lookups) -> QuotaUsage:
         """Return what an object charges."""
         usage = {self.count_key: ONE}
         return usage | {self._alias: ONE} if self._alias else usage
@@ -123,7 +123,7 @@ class PodEvaluator(Evaluator[Pod]):
         parts = [f"{key} for: {','.join(sorted(lacking[key]))}" for key in sorted(lacking)]
         return f"must specify {'; '.join(parts)}" if parts else ""
 
-    def usage(self, obj: Pod, lookups: Lookups) -> Usage:
+    def usage(self, obj: Pod, lookups: Lookups) -> QuotaUsage:
         """Return what a pod charges."""
         return pod_usage(obj, lookups.now)
 
@@ -137,7 +137,7 @@ class ServiceEvaluator(Evaluator[Service]):
         """Return whether services are charged on a key."""
         return key == self.count_key or key in SERVICES
 
-    def usage(self, obj: Service, lookups: Lookups) -> Usage:
+    def usage(self, obj: Service, lookups: Lookups) -> QuotaUsage:
         """Return what a service charges."""
         return service_usage(obj)
 
@@ -157,7 +157,7 @@ class VolumeClaimEvaluator(Evaluator[PersistentVolumeClaim]):
         """Return whether a volume claim matches a scope."""
         return scopes.volume_claim_in_scope(obj, requirement)
 
-    def usage(self, obj: PersistentVolumeClaim, lookups: Lookups) -> Usage:
+    def usage(self, obj: PersistentVolumeClaim, lookups: Lookups) -> QuotaUsage:
         """Return what a volume claim charges."""
         return volume_claim_usage(obj)
 
@@ -172,7 +172,7 @@ class ResourceClaimEvaluator(Evaluator[ResourceClaim]):
         by_class = key.endswith(PER_DEVICE_CLASS)
         return key == self.count_key or by_class or is_extended_key(key)
 
-    def usage(self, obj: ResourceClaim, lookups: Lookups) -> Usage:
+    def usage(self, obj: ResourceClaim, lookups: Lookups) -> QuotaUsage:
         """Return what a claim charges."""
         return claim_usage(obj, lookups)
 
@@ -184,7 +184,7 @@ class ClassicClaimEvaluator(Evaluator[ClassicClaim]):
         """Return whether classic claims are charged on a key."""
         return key in (self.count_key, CLASSIC_CLAIMS) or key.endswith(PER_RESOURCE_CLASS)
 
-    def usage(self, obj: ClassicClaim, lookups: Lookups) -> Usage:
+    def usage(self, obj: ClassicClaim, lookups: Lookups) -> QuotaUsage:
         """Return what a claim charges."""
         return classic_claim_usage(obj)
 

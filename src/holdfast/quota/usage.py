@@ -32,7 +32,7 @@ from holdfast.quota.amounts import (
     REQUESTS,
     STORAGE,
     VOLUME_CLAIMS,
-    Usage,
+    QuotaUsage,
     add_usage,
     growth,
     parse,
@@ -91,7 +91,7 @@ def is_charged(pod: Pod, now: float) -> bool:
     return now <= parse_rfc3339(deleted_at) + grace
 
 
-def pod_usage(pod: Pod, now: float) -> Usage:
+def pod_usage(pod: Pod, now: float) -> QuotaUsage:
     """Return what a pod charges; a finished pod is only an object.
 
     GPUs are charged by the names that the pod writes, and in percent of cores and memory.
@@ -122,7 +122,7 @@ def container_keys(requests: ResourceAmounts, limits: ResourceAmounts) -> set[st
     return asked | {REQUESTS + name for name in asked} | capped
 
 
-def _quantities(nanos: Mapping[str, int], stated: Iterable[ResourceAmounts]) -> Usage:
+def _quantities(nanos: Mapping[str, int], stated: Iterable[ResourceAmounts]) -> QuotaUsage:
     """Return amounts, each with the suffix family in which the pod states it first."""
     formats: dict[str, str] = {}
     for amounts in stated:
@@ -141,7 +141,7 @@ def _resources(pod: Pod) -> Iterator[ResourceRequirements]:
     yield ResourceRequirements(requests=pod.spec.overhead, limits=pod.spec.overhead)
 
 
-def service_usage(service: Service) -> Usage:
+def service_usage(service: Service) -> QuotaUsage:
     """Return what a service charges: node ports by its ports, before any is allocated."""
     spec = service.spec
     usage = {"services": ONE, count_key("", "services"): ONE}
@@ -155,7 +155,7 @@ def service_usage(service: Service) -> Usage:
     return usage
 
 
-def volume_claim_usage(claim: PersistentVolumeClaim) -> Usage:
+def volume_claim_usage(claim: PersistentVolumeClaim) -> QuotaUsage:
     """Return what a volume claim charges, in all and for its storage class."""
     usage = {VOLUME_CLAIMS: ONE, count_key("", VOLUME_CLAIMS): ONE}
     if "storage" in claim.spec.resources.requests:
@@ -181,18 +181,18 @@ def _whole(size: Quantity) -> Quantity:
     return size if exact else rounded
 
 
-def claim_usage(claim: ResourceClaim, lookups: Lookups) -> Usage:
+def claim_usage(claim: ResourceClaim, lookups: Lookups) -> QuotaUsage:
     """Return what a resource claim charges: its devices by class, and by extended resource.
 
     The claim of a pod's extended resources charges on the keys of extended resources only what the
     pod does not charge already.
     """
     usage = {count_key("resource.k8s.io", "resourceclaims"): ONE}
-    devices: Usage = {}
+    devices: QuotaUsage = {}
     for request in claim.spec.devices.requests:
         counted = devices_of_request(request)
         add_usage(devices, {name: Quantity(count) for name, count in counted.items()})
-    extended: Usage = {}
+    extended: QuotaUsage = {}
     for device_class, count in devices.items():
         usage[device_class + PER_DEVICE_CLASS] = count
         if not lookups.extended_resources:
@@ -205,7 +205,7 @@ def claim_usage(claim: ResourceClaim, lookups: Lookups) -> Usage:
     return usage
 
 
-def classic_claim_usage(claim: ClassicClaim) -> Usage:
+def classic_claim_usage(claim: ClassicClaim) -> QuotaUsage:
     """Return what a classic claim charges, in all and for its class."""
     usage = {count_key(KEP_GROUP, CLASSIC_CLAIMS): ONE, CLASSIC_CLAIMS: ONE}
     if name := claim.spec.resource_class_name:

@@ -7,16 +7,16 @@ from typing import Any
 
 from holdfast.device_share.allocation_annotation import amount_texts
 from holdfast.device_share.allocations import DeviceUse
-from holdfast.device_share.node_devices import NodeDevices
-from holdfast.device_share.requests import RESOURCES, Amounts
+from holdfast.device_share.node_devices import NodeDeviceState
+from holdfast.device_share.requests import RESOURCES, DeviceAmounts
 from holdfast.framework.world import World
 from holdfast.numa.cpu_set import format_cpu_list, members_of
 from holdfast.numa.node_state import PodHolding
 from holdfast.numa.pod_request import NO_REQUEST
-from holdfast.numa.resource_status import Allocation, amount_fields, ordered, status_fields
+from holdfast.numa.resource_status import NumaAllocation, amount_fields, ordered, status_fields
 from holdfast.numa.trial import Situation, available_amounts
 
-Detail = Iterable[tuple[str, int, Amounts]]
+Detail = Iterable[tuple[str, int, DeviceAmounts]]
 """Amounts by type of device and minor."""
 
 
@@ -49,7 +49,7 @@ def device_summary(world: World, node: str) -> dict[str, Any] | None:
     return page
 
 
-def _total(state: NodeDevices) -> Detail:
+def _total(state: NodeDeviceState) -> Detail:
     return [
         (kind, device.minor, device.total)
         for kind, devices in state.inventory.devices.items()
@@ -57,7 +57,7 @@ def _total(state: NodeDevices) -> Detail:
     ]
 
 
-def _free(state: NodeDevices) -> Detail:
+def _free(state: NodeDeviceState) -> Detail:
     return [
         (kind, minor, amounts)
         for kind in state.inventory.devices
@@ -149,12 +149,12 @@ def _pod(world: World, uid: str, holding: PodHolding) -> dict[str, Any]:
     return {"uid": uid, **named, **_fields(holding.allocation), **source}
 
 
-def _reservation(world: World, uid: str, left: Allocation) -> dict[str, Any]:
+def _reservation(world: World, uid: str, left: NumaAllocation) -> dict[str, Any]:
     info = world.reservations.by_uid.get(uid)
     named = {} if info is None else {"name": info.reservation.name}
     return {"uid": uid, **named, **_fields(left)}
 
 
-def _fields(allocation: Allocation) -> dict[str, Any]:
+def _fields(allocation: NumaAllocation) -> dict[str, Any]:
     policy = allocation.exclusive_policy
     return {**status_fields(allocation), **({"cpuExclusivePolicy": policy} if policy else {})}

@@ -9,7 +9,8 @@ from collections.abc import Iterator
 
 from holdfast.api import field_errors
 from holdfast.api.classic_names import IMMEDIATE, MAX_ENTRIES, WAIT_FOR_FIRST_CONSUMER
-from holdfast.api.json_fields import Raw, map_at, maps_at, text_at
+from holdfast.api.decode import JsonMapping
+from holdfast.api.json_fields import map_at, maps_at, text_at
 from holdfast.errors import Cause
 from holdfast.validation.metadata import check_annotations, check_labels
 from holdfast.validation.names import check_subdomain
@@ -18,12 +19,12 @@ from holdfast.validation.node_selector import check_node_selector
 _ADDED = "new entries may not be added while `deallocationRequested` or `deletionTimestamp` are set"
 
 
-def check_class(new: Raw, old: Raw | None) -> Iterator[Cause]:
+def check_class(new: JsonMapping, old: JsonMapping | None) -> Iterator[Cause]:
     """Yield what is wrong with a ResourceClass."""
     yield from _check_selector(new, old, "suitableNodes", "suitableNodes")
 
 
-def check_claim(new: Raw, old: Raw | None) -> Iterator[Cause]:
+def check_claim(new: JsonMapping, old: JsonMapping | None) -> Iterator[Cause]:
     """Yield what is wrong with the status of a ResourceClaim, which a new claim does not have."""
     if old is None:
         return
@@ -40,7 +41,7 @@ def check_claim(new: Raw, old: Raw | None) -> Iterator[Cause]:
             yield field_errors.forbidden("status.reservedFor", _ADDED)
 
 
-def check_pod_scheduling(new: Raw, old: Raw | None) -> Iterator[Cause]:
+def check_pod_scheduling(new: JsonMapping, old: JsonMapping | None) -> Iterator[Cause]:
     """Yield an error if a new PodScheduling has no pod as controller."""
     if old is None and not any(
         (owner.get("apiVersion"), owner.get("kind"), owner.get("controller")) == ("v1", "Pod", True)
@@ -50,7 +51,9 @@ def check_pod_scheduling(new: Raw, old: Raw | None) -> Iterator[Cause]:
         yield field_errors.required("metadata.ownerReferences", message)
 
 
-def _check_selector(new: Raw, old: Raw | None, key: str, path: str) -> Iterator[Cause]:
+def _check_selector(
+    new: JsonMapping, old: JsonMapping | None, key: str, path: str
+) -> Iterator[Cause]:
     selector = new.get(key)
     if selector is not None and (old is None or old.get(key) != selector):
         yield from check_node_selector(selector, path)
@@ -61,7 +64,7 @@ _MODES = (WAIT_FOR_FIRST_CONSUMER, IMMEDIATE)
 _METADATA = "only labels and annotations may be set in the template of a claim"
 
 
-def check_classic_source(source: Raw, path: str) -> Iterator[Cause]:
+def check_classic_source(source: JsonMapping, path: str) -> Iterator[Cause]:
     """Yield what is wrong with the ``claim`` of an entry: a name, or the template of a claim."""
     given = [key for key in (_CLAIM, _TEMPLATE) if source.get(key) is not None]
     if len(given) == 2:
@@ -76,14 +79,14 @@ def check_classic_source(source: Raw, path: str) -> Iterator[Cause]:
         yield from _check_template(map_at(source, _TEMPLATE), f"{path}.{_TEMPLATE}")
 
 
-def check_entry_count(spec: Raw, path: str) -> Iterator[Cause]:
+def check_entry_count(spec: JsonMapping, path: str) -> Iterator[Cause]:
     """Yield an error if a pod has too many classic claims."""
     count = sum(entry.get("claim") is not None for entry in maps_at(spec, "resourceClaims"))
     if count > MAX_ENTRIES:
         yield field_errors.too_many(f"{path}.resourceClaims", count, MAX_ENTRIES)
 
 
-def check_inline_names(pod: Raw) -> Iterator[Cause]:
+def check_inline_names(pod: JsonMapping) -> Iterator[Cause]:
     """Yield the claims of a pod whose names, ``<pod>-<entry>``, no object can have."""
     pod_name = text_at(map_at(pod, "metadata"), "name")
     for i, entry in enumerate(maps_at(map_at(pod, "spec"), "resourceClaims")):
@@ -95,7 +98,7 @@ def check_inline_names(pod: Raw) -> Iterator[Cause]:
                 yield Cause(at, message, cause.reason)
 
 
-def _check_template(template: Raw, path: str) -> Iterator[Cause]:
+def _check_template(template: JsonMapping, path: str) -> Iterator[Cause]:
     meta, spec = map_at(template, "metadata"), map_at(template, "spec")
     for key, value in meta.items():
         if key not in ("labels", "annotations") and value:

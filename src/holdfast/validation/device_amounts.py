@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
 
+from holdfast.api.decode import JsonObject
 from holdfast.api.defaults.devices import Amount, claim_amounts, slice_amounts
 from holdfast.api.defaults.raw_fields import expect_amount
 from holdfast.api.json_fields import map_at
 from holdfast.errors import BadRequest, Cause
 
-_Object = dict[str, Any]
-_Amounts = Callable[[_Object], Iterator[Amount]]
+_Amounts = Callable[[JsonObject], Iterator[Amount]]
 
 
-def _check(amounts: _Amounts) -> Callable[[_Object, _Object | None], Iterable[Cause]]:
+def _check(amounts: _Amounts) -> Callable[[JsonObject, JsonObject | None], Iterable[Cause]]:
     """Return a check that raises Go's decoding error, unless the amount was stored before."""
 
-    def check(new: _Object, old: _Object | None) -> Iterable[Cause]:
+    def check(new: JsonObject, old: JsonObject | None) -> Iterable[Cause]:
         if found := dict(_unreadable(amounts, new)):
             known = dict(_unreadable(amounts, old)) if old else {}
             for text, message in found.items():
@@ -30,7 +29,7 @@ def _check(amounts: _Amounts) -> Callable[[_Object, _Object | None], Iterable[Ca
     return check
 
 
-def _unreadable(amounts: _Amounts, obj: _Object) -> Iterator[tuple[str, str]]:
+def _unreadable(amounts: _Amounts, obj: JsonObject) -> Iterator[tuple[str, str]]:
     for holder, key in amounts(obj):
         try:
             expect_amount(holder[key])
@@ -38,7 +37,7 @@ def _unreadable(amounts: _Amounts, obj: _Object) -> Iterator[tuple[str, str]]:
             yield repr(holder[key]), error.message
 
 
-def _template_amounts(raw: _Object) -> Iterator[Amount]:
+def _template_amounts(raw: JsonObject) -> Iterator[Amount]:
     return claim_amounts(dict(map_at(raw, "spec")))
 
 

@@ -10,7 +10,8 @@ from itertools import pairwise
 from typing import Any
 
 from holdfast.api import field_errors
-from holdfast.api.json_fields import Raw, list_at, map_at
+from holdfast.api.decode import JsonMapping
+from holdfast.api.json_fields import list_at, map_at
 from holdfast.api.quantity import AmountText, Quantity
 from holdfast.errors import BadRequest, Cause
 from holdfast.validation.device_names import LONGEST_NAME, check_qualified
@@ -30,13 +31,13 @@ _matches_version = re.compile(
 ).fullmatch
 
 
-def has_lists(device: Raw) -> bool:
+def has_lists(device: JsonMapping) -> bool:
     """Return whether an attribute of a device has a list of values."""
     attributes = map_at(device, "attributes").values()
     return any((one or {}).get(key) is not None for one in attributes for key in _LISTS)
 
 
-def check_attributes_and_capacity(device: Raw, path: str) -> Iterator[Cause]:
+def check_attributes_and_capacity(device: JsonMapping, path: str) -> Iterator[Cause]:
     """Yield what is wrong with the attributes and capacities of a device."""
     attributes, capacity = map_at(device, "attributes"), map_at(device, "capacity")
     if (count := len(attributes) + len(capacity)) > _MOST_NAMES:
@@ -55,7 +56,7 @@ def _value_count(attribute: Any) -> int:
     return sum(len(list_at(attribute or {}, key)) for key in _LISTS) or 1
 
 
-def _check_attribute(attribute: Raw, path: str) -> Iterator[Cause]:
+def _check_attribute(attribute: JsonMapping, path: str) -> Iterator[Cause]:
     for key, check in (("string", _check_string), ("version", _check_version)):
         if (value := attribute.get(key)) is not None:
             yield from check(value, f"{path}.{key}")
@@ -83,7 +84,7 @@ def _check_version(value: str, path: str) -> Iterator[Cause]:
     yield from _check_string(value, path)
 
 
-def _check_capacity(shareable: bool, capacity: Raw, path: str) -> Iterator[Cause]:
+def _check_capacity(shareable: bool, capacity: JsonMapping, path: str) -> Iterator[Cause]:
     policy, at = capacity.get("requestPolicy"), f"{path}.requestPolicy"
     if policy is None:
         return
@@ -95,7 +96,7 @@ def _check_capacity(shareable: bool, capacity: Raw, path: str) -> Iterator[Cause
         yield from _check_policy(policy, capacity.get("value") or "0", at)
 
 
-def _check_policy(policy: Raw, value: AmountText, path: str) -> Iterator[Cause]:
+def _check_policy(policy: JsonMapping, value: AmountText, path: str) -> Iterator[Cause]:
     options, limits = list_at(policy, "validValues"), policy.get("validRange")
     if options and limits is not None:
         message = (
@@ -138,7 +139,9 @@ def _check_options(
         yield field_errors.invalid(path, str(default), message)
 
 
-def _check_range(default: Quantity, whole: Quantity, limits: Raw, path: str) -> Iterator[Cause]:
+def _check_range(
+    default: Quantity, whole: Quantity, limits: JsonMapping, path: str
+) -> Iterator[Cause]:
     least, most, step = (
         None if limits.get(key) is None else Quantity.parse(limits[key])
         for key in ("min", "max", "step")

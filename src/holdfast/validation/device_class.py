@@ -6,7 +6,8 @@ from collections.abc import Iterable, Iterator
 from functools import partial
 
 from holdfast.api import field_errors
-from holdfast.api.json_fields import Raw, map_at, maps_at
+from holdfast.api.decode import JsonMapping
+from holdfast.api.json_fields import map_at, maps_at
 from holdfast.api.resource_names import is_extended
 from holdfast.errors import Cause
 from holdfast.validation.device_parts import (
@@ -19,13 +20,13 @@ from holdfast.validation.ratcheting import ratcheting
 
 
 def check_device_class(
-    new: Raw, old: Raw | None, rules: SelectorRules = DEFAULT_RULES
+    new: JsonMapping, old: JsonMapping | None, rules: SelectorRules = DEFAULT_RULES
 ) -> Iterable[Cause]:
     """Return what is wrong with a new DeviceClass, or what an update makes wrong."""
     return ratcheting(partial(_check, rules))(new, old)
 
 
-def _check(rules: SelectorRules, obj: Raw) -> Iterator[Cause]:
+def _check(rules: SelectorRules, obj: JsonMapping) -> Iterator[Cause]:
     spec = map_at(obj, "spec")
     selectors = maps_at(spec, "selectors")
     too_large = list(check_total_size(selectors, "spec.selectors"))

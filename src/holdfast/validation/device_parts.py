@@ -9,7 +9,8 @@ from typing import Any
 import msgspec
 
 from holdfast.api import field_errors
-from holdfast.api.json_fields import Raw, list_at, text_at
+from holdfast.api.decode import JsonMapping
+from holdfast.api.json_fields import list_at, text_at
 from holdfast.errors import Cause
 from holdfast.validation.device_names import check_driver
 from holdfast.validation.json_fields import check_distinct, check_list
@@ -23,7 +24,7 @@ _EFFECTS = ("NoExecute", "NoSchedule", "None")
 _OPERATORS = ("Equal", "Exists")
 
 
-def check_config(config: Raw, path: str) -> Iterator[Cause]:
+def check_config(config: JsonMapping, path: str) -> Iterator[Cause]:
     """Yield what is wrong with the configuration of a class, claim or allocation."""
     opaque = config.get("opaque")
     if opaque is None:
@@ -43,7 +44,7 @@ def check_json_object(value: Any, path: str) -> Iterator[Cause]:
         yield field_errors.invalid(path, _OMITTED, "must be a valid JSON object")
 
 
-def check_taint(taint: Raw, path: str) -> Iterator[Cause]:
+def check_taint(taint: JsonMapping, path: str) -> Iterator[Cause]:
     """Yield what is wrong with the taint of a device."""
     yield from check_label_name(text_at(taint, "key"), f"{path}.key")
     yield from check_label_value(text_at(taint, "value"), f"{path}.value")
@@ -53,7 +54,7 @@ def check_taint(taint: Raw, path: str) -> Iterator[Cause]:
         yield field_errors.required(f"{path}.effect")
 
 
-def check_toleration(toleration: Raw, path: str) -> Iterator[Cause]:
+def check_toleration(toleration: JsonMapping, path: str) -> Iterator[Cause]:
     """Yield what is wrong with the toleration of a request."""
     if key := text_at(toleration, "key"):
         yield from check_label_name(key, f"{path}.key")
@@ -77,7 +78,7 @@ def _check_word(word: str, known: Sequence[str], path: str) -> Iterator[Cause]:
         yield field_errors.not_supported(path, word, known)
 
 
-def check_binding_conditions(device: Raw, path: str) -> Iterator[Cause]:
+def check_binding_conditions(device: JsonMapping, path: str) -> Iterator[Cause]:
     """Yield what is wrong with the binding conditions of a device or result."""
     names = ("bindingConditions", "bindingFailureConditions")
     good, bad = (list_at(device, name) for name in names)
@@ -124,7 +125,7 @@ def check_conditions(conditions: Sequence[Any], most: int, path: str) -> Iterato
         yield from _check_condition(condition, f"{path}[{i}]")
 
 
-def _check_condition(condition: Raw, path: str) -> Iterator[Cause]:
+def _check_condition(condition: JsonMapping, path: str) -> Iterator[Cause]:
     yield from check_label_name(text_at(condition, "type"), f"{path}.type")
     if (status := text_at(condition, "status")) not in _STATUSES:
         yield field_errors.not_supported(f"{path}.status", status, _STATUSES)

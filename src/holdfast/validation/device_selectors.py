@@ -7,7 +7,8 @@ from functools import cache, lru_cache
 from typing import Any
 
 from holdfast.api import field_errors
-from holdfast.api.json_fields import Raw, map_at, text_at
+from holdfast.api.decode import JsonMapping
+from holdfast.api.json_fields import map_at, text_at
 from holdfast.cel.devices import DeviceSelectors
 from holdfast.cel.errors import MAX_EXPRESSION_BYTES, CompileError
 from holdfast.errors import Cause
@@ -36,7 +37,7 @@ class SelectorRules:
         """Yield what is wrong with the selectors of a class or request."""
         return check_list(selectors, _MOST_SELECTORS, self._check_selector, path)
 
-    def _check_selector(self, selector: Raw, path: str) -> Iterator[Cause]:
+    def _check_selector(self, selector: JsonMapping, path: str) -> Iterator[Cause]:
         cel = selector.get("cel")
         if cel is None:
             yield field_errors.required(f"{path}.cel")
@@ -70,7 +71,7 @@ def selector_rules(*, shared_devices: bool = True, list_attributes: bool = False
 DEFAULT_RULES = selector_rules()
 
 
-def check_total_size(selectors: Iterable[Raw], path: str) -> Iterator[Cause]:
+def check_total_size(selectors: Iterable[JsonMapping], path: str) -> Iterator[Cause]:
     """Refuse an object whose expressions together would take too long to compile."""
     expressions = {text_at(map_at(selector, "cel"), "expression") for selector in selectors}
     if sum(max(len(text), _LEAST_BYTES) for text in expressions) > _MOST_BYTES:

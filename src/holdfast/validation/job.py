@@ -8,7 +8,8 @@ from itertools import pairwise
 from typing import Any
 
 from holdfast.api import field_errors, names
-from holdfast.api.json_fields import Raw, list_at, map_at, maps_at, text_at
+from holdfast.api.decode import JsonMapping
+from holdfast.api.json_fields import list_at, map_at, maps_at, text_at
 from holdfast.errors import BadRequest, Cause
 from holdfast.validation.json_fields import check_distinct
 from holdfast.validation.names import check_label_name
@@ -38,7 +39,7 @@ _PATH = r"[A-Za-z0-9/\-._~%!$&'()*+,;=:]+"
 _matches_path = re.compile(_PATH).fullmatch
 
 
-def check_job_spec(spec: Raw, path: str) -> Iterable[Cause]:
+def check_job_spec(spec: JsonMapping, path: str) -> Iterable[Cause]:
     """Yield what is wrong with the spec of a Job, without its pod template."""
     for part in _COUNTS:
         if (count := spec.get(part)) and count < 0:
@@ -57,7 +58,7 @@ def check_job_spec(spec: Raw, path: str) -> Iterable[Cause]:
         yield from _check_manager(manager, f"{path}.managedBy")
 
 
-def check_host_names(job: Raw) -> Iterable[Cause]:
+def check_host_names(job: JsonMapping) -> Iterable[Cause]:
     """Yield an error if the pods of an indexed Job would have too long host names."""
     spec, name = map_at(job, "spec"), text_at(map_at(job, "metadata"), "name")
     count = spec.get("completions") or 0
@@ -69,7 +70,7 @@ def check_host_names(job: Raw) -> Iterable[Cause]:
         yield field_errors.invalid("metadata.name", name, detail)
 
 
-def _check_indexed(spec: Raw, path: str) -> Iterable[Cause]:
+def _check_indexed(spec: JsonMapping, path: str) -> Iterable[Cause]:
     completions, parallel = spec.get("completions"), spec.get("parallelism") or 0
     if completions is None:
         yield field_errors.required(f"{path}.completions", "when completion mode is Indexed")
@@ -97,7 +98,7 @@ def _check_indexed(spec: Raw, path: str) -> Iterable[Cause]:
         yield from _check_success_policy(success, completions or 0, f"{path}.successPolicy")
 
 
-def _check_not_indexed(spec: Raw, path: str) -> Iterable[Cause]:
+def _check_not_indexed(spec: JsonMapping, path: str) -> Iterable[Cause]:
     for part in ("backoffLimitPerIndex", "maxFailedIndexes"):
         if (value := spec.get(part)) is not None:
             yield field_errors.invalid(f"{path}.{part}", value, _NEEDS_INDEXES)
@@ -111,7 +112,7 @@ def _check_not_indexed(spec: Raw, path: str) -> Iterable[Cause]:
         yield field_errors.invalid(f"{path}.successPolicy", shown, _NEEDS_INDEXES)
 
 
-def _check_failure_policy(spec: Raw, policy: Raw, path: str) -> Iterable[Cause]:
+def _check_failure_policy(spec: JsonMapping, policy: JsonMapping, path: str) -> Iterable[Cause]:
     pod = map_at(map_at(spec, "template"), "spec")
     restart = text_at(pod, "restartPolicy")
     if restart != "Never":
@@ -130,7 +131,9 @@ def _check_failure_policy(spec: Raw, policy: Raw, path: str) -> Iterable[Cause]:
         yield from _check_failure_rule(spec, rule, containers, f"{at}[{i}]")
 
 
-def _check_failure_rule(spec: Raw, rule: Raw, containers: set[str], path: str) -> Iterable[Cause]:
+def _check_failure_rule(
+    spec: JsonMapping, rule: JsonMapping, containers: set[str], path: str
+) -> Iterable[Cause]:
     action = text_at(rule, "action")
     yield from _check_choice(action, _ACTIONS, f"{path}.action")
     if action == "FailIndex" and spec.get("backoffLimitPerIndex") is None:
@@ -153,7 +156,7 @@ def _check_failure_rule(spec: Raw, rule: Raw, containers: set[str], path: str) -
         yield field_errors.invalid_field(path, detail)
 
 
-def _check_exit_codes(codes: Raw, containers: set[str], path: str) -> Iterable[Cause]:
+def _check_exit_codes(codes: JsonMapping, containers: set[str], path: str) -> Iterable[Cause]:
     operator, values = text_at(codes, "operator"), list_at(codes, "values")
     yield from _check_choice(operator, _OPERATORS, f"{path}.operator")
     name = codes.get("containerName")
@@ -184,7 +187,7 @@ def _check_choice(text: str, known: tuple[str, ...], path: str) -> Iterable[Caus
         yield field_errors.not_supported(path, text, known)
 
 
-def _check_success_policy(policy: Raw, completions: int, path: str) -> Iterable[Cause]:
+def _check_success_policy(policy: JsonMapping, completions: int, path: str) -> Iterable[Cause]:
     rules, at = maps_at(policy, "rules"), f"{path}.rules"
     if not rules:
         detail = "at least one rules must be specified when the successPolicy is specified"
@@ -195,7 +198,7 @@ def _check_success_policy(policy: Raw, completions: int, path: str) -> Iterable[
         yield from _check_success_rule(rule, completions, f"{at}[{i}]")
 
 
-def _check_success_rule(rule: Raw, completions: int, path: str) -> Iterable[Cause]:
+def _check_success_rule(rule: JsonMapping, completions: int, path: str) -> Iterable[Cause]:
     indexes, count = rule.get("succeededIndexes"), rule.get("succeededCount")
     if indexes is None and count is None:
         detail = "at least one of succeededCount or succeededIndexes must be specified"
@@ -254,7 +257,7 @@ def _index(text: str, previous: int, completions: int) -> int:
     return index
 
 
-def _check_replacement(spec: Raw, path: str) -> Iterable[Cause]:
+def _check_replacement(spec: JsonMapping, path: str) -> Iterable[Cause]:
     policy = spec.get("podReplacementPolicy")
     known = _REPLACEMENTS if spec.get("podFailurePolicy") is None else _REPLACEMENTS[:1]
     if policy is not None and policy not in known:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from typing import Any
 
 from holdfast.api import field_errors
-from holdfast.api.json_fields import Raw
+from holdfast.api.decode import JsonMapping
 from holdfast.errors import Cause
 
 ItemCheck = Callable[[Any, str], Iterable[Cause]]
@@ -46,7 +46,7 @@ def check_distinct(keys: Iterable[Hashable], path: str) -> Iterator[Cause]:
 
 
 def check_map(
-    entries: Raw, check_key: ItemCheck, check: ItemCheck, path: str, longest_key: int
+    entries: JsonMapping, check_key: ItemCheck, check: ItemCheck, path: str, longest_key: int
 ) -> Iterator[Cause]:
     """Check keys and values of a map; long keys are shortened in paths."""
     for key, value in entries.items():

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from holdfast.api import field_errors
-from holdfast.api.json_fields import Raw, list_at, maps_at, text_at
+from holdfast.api.decode import JsonMapping
+from holdfast.api.json_fields import list_at, maps_at, text_at
 from holdfast.api.node_selection import NAME_FIELD
 from holdfast.errors import Cause
 from holdfast.validation.names import check_label_name, check_label_value, check_subdomain
@@ -13,7 +14,7 @@ from holdfast.validation.names import check_label_name, check_label_value, check
 _UNKNOWN_OPERATOR = "not a valid selector operator"
 
 
-def check_node_selector(selector: Raw, path: str) -> Iterator[Cause]:
+def check_node_selector(selector: JsonMapping, path: str) -> Iterator[Cause]:
     """Yield what is wrong with a node selector."""
     at = f"{path}.nodeSelectorTerms"
     terms = maps_at(selector, "nodeSelectorTerms")
@@ -26,7 +27,7 @@ def check_node_selector(selector: Raw, path: str) -> Iterator[Cause]:
             yield from _check_field(wanted, f"{at}[{i}].matchFields[{j}]")
 
 
-def _check_labels(wanted: Raw, path: str) -> Iterator[Cause]:
+def _check_labels(wanted: JsonMapping, path: str) -> Iterator[Cause]:
     operator, values = text_at(wanted, "operator"), list_at(wanted, "values")
     match operator:
         case "In" | "NotIn":
@@ -48,7 +49,7 @@ def _check_labels(wanted: Raw, path: str) -> Iterator[Cause]:
         yield from check_label_value(value, f"{path}.values[{i}]")
 
 
-def _check_field(wanted: Raw, path: str) -> Iterator[Cause]:
+def _check_field(wanted: JsonMapping, path: str) -> Iterator[Cause]:
     operator, values = text_at(wanted, "operator"), list_at(wanted, "values")
     if operator not in ("In", "NotIn"):
         yield field_errors.invalid(f"{path}.operator", operator, _UNKNOWN_OPERATOR)

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from holdfast.api import field_errors
-from holdfast.api.json_fields import Raw, map_at, maps_at, text_at
+from holdfast.api.decode import JsonMapping
+from holdfast.api.json_fields import map_at, maps_at, text_at
 from holdfast.errors import Cause
 from holdfast.validation.classic import check_classic_source, check_entry_count
 from holdfast.validation.names import check_label, check_subdomain
@@ -17,7 +18,7 @@ _CLAIM, _TEMPLATE = "resourceClaimName", "resourceClaimTemplateName"
 _NOT_IN_SPEC = "must be one of the names in pod.spec.resourceClaims"
 
 
-def check_pod_claims(spec: Raw, path: str, *, is_static: bool = False) -> Iterator[Cause]:
+def check_pod_claims(spec: JsonMapping, path: str, *, is_static: bool = False) -> Iterator[Cause]:
     """Yield what is wrong with the claims of a pod and of its containers."""
     claims = maps_at(spec, "resourceClaims")
     seen: set[str] = set()
@@ -39,7 +40,7 @@ def check_pod_claims(spec: Raw, path: str, *, is_static: bool = False) -> Iterat
     yield from _check_uses(of_pod, known, f"{path}.resources.claims")
 
 
-def _check_claim(claim: Raw, seen: set[str], path: str) -> Iterator[Cause]:
+def _check_claim(claim: JsonMapping, seen: set[str], path: str) -> Iterator[Cause]:
     name = text_at(claim, "name")
     if not name:
         yield field_errors.required(f"{path}.name")
@@ -95,7 +96,7 @@ def _check_uses(uses: Sequence[Any], known: Mapping[str, bool], path: str) -> It
             yield field_errors.forbidden(f"{at}.request", "a classic claim has no requests")
 
 
-def _check_status(pod: Raw) -> Iterator[Cause]:
+def _check_status(pod: JsonMapping) -> Iterator[Cause]:
     spec, status = map_at(pod, "spec"), map_at(pod, "status")
     yield from _check_claim_statuses(spec, maps_at(status, "resourceClaimStatuses"))
     if (special := status.get("extendedResourceClaimStatus")) is not None:
@@ -106,7 +107,7 @@ check_pod_claim_status = ratcheting(_check_status)
 """Yield what is wrong with the claims in the status of a pod, and was not before."""
 
 
-def _check_claim_statuses(spec: Raw, statuses: Sequence[Any]) -> Iterator[Cause]:
+def _check_claim_statuses(spec: JsonMapping, statuses: Sequence[Any]) -> Iterator[Cause]:
     known = {text_at(claim, "name") for claim in maps_at(spec, "resourceClaims")}
     seen: set[str] = set()
     for i, status in enumerate(statuses):
@@ -121,7 +122,7 @@ def _check_claim_statuses(spec: Raw, statuses: Sequence[Any]) -> Iterator[Cause]
             yield from check_subdomain(claim, f"{at}.{_CLAIM}")
 
 
-def _check_special_claim(spec: Raw, special: Raw, path: str) -> Iterator[Cause]:
+def _check_special_claim(spec: JsonMapping, special: JsonMapping, path: str) -> Iterator[Cause]:
     """Check the status of the claim that the scheduler made for extended resources."""
     requested = {
         text_at(container, "name"): map_at(map_at(container, "resources"), "requests")

@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 
-from holdfast.api.json_fields import Raw
+from holdfast.api.decode import JsonMapping
 from holdfast.errors import BadRequest, Cause
 
 
 def ratcheting(
-    check: Callable[[Raw], Iterable[Cause]],
-) -> Callable[[Raw, Raw | None], Iterable[Cause]]:
+    check: Callable[[JsonMapping], Iterable[Cause]],
+) -> Callable[[JsonMapping, JsonMapping | None], Iterable[Cause]]:
     """Return a check of updates that ignores what was wrong with the stored object already.
 
     A list that was too long may become shorter.
     """
 
-    def check_update(new: Raw, old: Raw | None) -> Iterable[Cause]:
+    def check_update(new: JsonMapping, old: JsonMapping | None) -> Iterable[Cause]:
         if old is None:
             return check(new)
         found = list(check(new))

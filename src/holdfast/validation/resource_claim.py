@@ -7,8 +7,9 @@ from functools import partial
 from typing import Any
 
 from holdfast.api import field_errors
+from holdfast.api.decode import JsonMapping
 from holdfast.api.devices import ALL, EXACT_COUNT, MAX_ALTERNATIVES
-from holdfast.api.json_fields import Raw, list_at, map_at, maps_at, text_at
+from holdfast.api.json_fields import list_at, map_at, maps_at, text_at
 from holdfast.errors import Cause
 from holdfast.validation.device_names import check_fully_qualified
 from holdfast.validation.device_parts import (
@@ -38,13 +39,15 @@ RequestNames = Mapping[str, frozenset[str]]
 """The names of the subrequests of each request."""
 
 
-def check_claim(new: Raw, old: Raw | None, rules: SelectorRules = DEFAULT_RULES) -> Iterable[Cause]:
+def check_claim(
+    new: JsonMapping, old: JsonMapping | None, rules: SelectorRules = DEFAULT_RULES
+) -> Iterable[Cause]:
     """Yield what is wrong with a new claim; the spec of a stored one cannot change."""
     return check_claim_spec(map_at(new, "spec"), rules, "spec") if old is None else ()
 
 
 def check_claim_template(
-    new: Raw, old: Raw | None, rules: SelectorRules = DEFAULT_RULES
+    new: JsonMapping, old: JsonMapping | None, rules: SelectorRules = DEFAULT_RULES
 ) -> Iterator[Cause]:
     """Yield what is wrong with a new template; the spec of a stored one cannot change."""
     if old is not None:
@@ -54,7 +57,7 @@ def check_claim_template(
     yield from check_claim_spec(map_at(spec, "spec"), rules, "spec.spec")
 
 
-def check_claim_spec(spec: Raw, rules: SelectorRules, path: str) -> Iterator[Cause]:
+def check_claim_spec(spec: JsonMapping, rules: SelectorRules, path: str) -> Iterator[Cause]:
     """Yield what is wrong with the spec of a claim."""
     devices, at = map_at(spec, "devices"), f"{path}.devices"
     requests, names = maps_at(devices, "requests"), request_names(spec)
@@ -68,13 +71,13 @@ def check_claim_spec(spec: Raw, rules: SelectorRules, path: str) -> Iterator[Cau
     yield from check_list(maps_at(devices, "config"), MOST_CONFIGS, check, f"{at}.config")
 
 
-def _selectors(requests: Iterable[Raw]) -> Iterator[Raw]:
+def _selectors(requests: Iterable[JsonMapping]) -> Iterator[JsonMapping]:
     for request in requests:
         for wanted in (map_at(request, "exactly"), *maps_at(request, "firstAvailable")):
             yield from maps_at(wanted, "selectors")
 
 
-def request_names(spec: Raw) -> RequestNames:
+def request_names(spec: JsonMapping) -> RequestNames:
     """Return the names of the requests of a claim, and of their subrequests."""
     return {
         _name(request): frozenset(map(_name, maps_at(request, "firstAvailable")))
@@ -82,11 +85,11 @@ def request_names(spec: Raw) -> RequestNames:
     }
 
 
-def _name(named: Raw) -> str:
+def _name(named: JsonMapping) -> str:
     return text_at(named, "name")
 
 
-def _check_request(rules: SelectorRules, request: Raw, path: str) -> Iterator[Cause]:
+def _check_request(rules: SelectorRules, request: JsonMapping, path: str) -> Iterator[Cause]:
     yield from check_label(_name(request), f"{path}.name")
     alternatives, exactly = maps_at(request, "firstAvailable"), request.get("exactly")
     if alternatives and exactly is not None:
@@ -101,12 +104,14 @@ def _check_request(rules: SelectorRules, request: Raw, path: str) -> Iterator[Ca
         yield field_errors.required(path, _ONE_OF)
 
 
-def _check_alternative(rules: SelectorRules, alternative: Raw, path: str) -> Iterator[Cause]:
+def _check_alternative(
+    rules: SelectorRules, alternative: JsonMapping, path: str
+) -> Iterator[Cause]:
     yield from check_label(_name(alternative), f"{path}.name")
     yield from _check_wanted(rules, alternative, path)
 
 
-def _check_wanted(rules: SelectorRules, wanted: Raw, path: str) -> Iterator[Cause]:
+def _check_wanted(rules: SelectorRules, wanted: JsonMapping, path: str) -> Iterator[Cause]:
     """Check what an exact request and an alternative have in common."""
     name = text_at(wanted, "deviceClassName")
     yield from check_required(name, f"{path}.deviceClassName", check_subdomain)
@@ -126,7 +131,7 @@ def _check_wanted(rules: SelectorRules, wanted: Raw, path: str) -> Iterator[Caus
 
 
 def _check_constraint(
-    names: RequestNames, may_be_distinct: bool, constraint: Raw, path: str
+    names: RequestNames, may_be_distinct: bool, constraint: JsonMapping, path: str
 ) -> Iterator[Cause]:
     yield from check_references(names, constraint, path)
     match, distinct = constraint.get("matchAttribute"), constraint.get("distinctAttribute")
@@ -144,13 +149,13 @@ def _check_constraint(
         yield field_errors.required(path, message)
 
 
-def check_claim_config(names: RequestNames, config: Raw, path: str) -> Iterator[Cause]:
+def check_claim_config(names: RequestNames, config: JsonMapping, path: str) -> Iterator[Cause]:
     """Yield what is wrong with configuration for some requests of a claim."""
     yield from check_references(names, config, path)
     yield from check_config(config, path)
 
 
-def check_references(names: RequestNames, part: Raw, path: str) -> Iterator[Cause]:
+def check_references(names: RequestNames, part: JsonMapping, path: str) -> Iterator[Cause]:
     """Yield what is wrong with the requests that a part of a claim is about."""
     check = partial(check_reference, names)
     at = f"{path}.requests"
@@ -176,7 +181,7 @@ def _is_known(names: RequestNames, parts: list[str]) -> bool:
     return False
 
 
-def _check_template_metadata(metadata: Raw, path: str) -> Iterator[Cause]:
+def _check_template_metadata(metadata: JsonMapping, path: str) -> Iterator[Cause]:
     """Check the metadata of the claims to create: only labels and annotations are allowed."""
     labels, annotations = (
         {name: text or "" for name, text in map_at(metadata, key).items()}

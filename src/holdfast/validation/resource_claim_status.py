@@ -10,9 +10,10 @@ from functools import partial
 from typing import Any
 
 from holdfast.api import field_errors
+from holdfast.api.decode import JsonMapping
 from holdfast.api.defaults.devices import default_claim
 from holdfast.api.devices import MAX_CONSUMERS, MAX_DEVICES
-from holdfast.api.json_fields import Raw, list_at, map_at, maps_at, text_at
+from holdfast.api.json_fields import list_at, map_at, maps_at, text_at
 from holdfast.errors import Cause
 from holdfast.validation.device_names import check_driver, check_pool, check_share_id
 from holdfast.validation.device_parts import (
@@ -39,27 +40,27 @@ _SOURCES = ("FromClaim", "FromClass")
 _NO_ADDRESS = "must be a valid address in CIDR form, (e.g. 10.9.8.7/24 or 2001:db8::1/64)"
 _LEADING_ZEROS = re.compile(r"(?<![0-9])0+(?=[0-9])")
 
-DeviceId = tuple[str, str, str, str | None]
+AllocatedDeviceId = tuple[str, str, str, str | None]
 """Driver, pool, device and share of an allocated device."""
 
 
-def device_id(device: Raw) -> DeviceId:
+def device_id(device: JsonMapping) -> AllocatedDeviceId:
     """Return which device a result or a device status is about."""
     driver, pool, name = (text_at(device, key) for key in ("driver", "pool", "device"))
     share = device.get("shareID")
     return driver, pool, name, share if isinstance(share, str) else None
 
 
-def allocated_devices(status: Raw) -> set[DeviceId]:
+def allocated_devices(status: JsonMapping) -> set[AllocatedDeviceId]:
     """Return the devices that are allocated to a claim."""
     return set(map(device_id, _results(map_at(status, "allocation"))))
 
 
-def _results(allocation: Raw) -> Any:
+def _results(allocation: JsonMapping) -> Any:
     return maps_at(map_at(allocation, "devices"), "results")
 
 
-def check_claim_status(claim: Raw, old: Raw) -> Iterator[Cause]:
+def check_claim_status(claim: JsonMapping, old: JsonMapping) -> Iterator[Cause]:
     """Yield what is wrong with a new status; what is stored already is not checked again."""
     status, before = map_at(claim, "status"), map_at(old, "status")
     yield from _check_consumers(claim, before)
@@ -83,7 +84,7 @@ def is_same_allocation(new: Any, stored: Any) -> bool:
     return is_same(new, defaulted["status"]["allocation"])
 
 
-def _check_consumers(claim: Raw, before: Raw) -> Iterator[Cause]:
+def _check_consumers(claim: JsonMapping, before: JsonMapping) -> Iterator[Cause]:
     status, path = map_at(claim, "status"), "status.reservedFor"
     consumers, stored = maps_at(status, "reservedFor"), maps_at(before, "reservedFor")
     known = set(map(_consumer, stored))
@@ -100,10 +101,10 @@ def _check_consumers(claim: Raw, before: Raw) -> Iterator[Cause]:
         yield field_errors.forbidden(path, message)
 
 
-def _check_devices(status: Raw, before: Raw) -> Iterator[Cause]:
+def _check_devices(status: JsonMapping, before: JsonMapping) -> Iterator[Cause]:
     path, devices = "status.devices", maps_at(status, "devices")
     allocated, stored = allocated_devices(status), maps_at(before, "devices")
-    seen: set[DeviceId] = set()
+    seen: set[AllocatedDeviceId] = set()
     for i, device in enumerate(devices):
         if device not in stored:
             yield from _check_device(allocated, device, f"{path}[{i}]")
@@ -112,25 +113,27 @@ def _check_devices(status: Raw, before: Raw) -> Iterator[Cause]:
         seen.add(device_id(device))
 
 
-def _is_deleting(claim: Raw) -> bool:
+def _is_deleting(claim: JsonMapping) -> bool:
     return bool(map_at(claim, "metadata").get("deletionTimestamp"))
 
 
-def _uid(consumer: Raw) -> Hashable:
+def _uid(consumer: JsonMapping) -> Hashable:
     return text_at(consumer, "uid")
 
 
-def _consumer(consumer: Raw) -> Hashable:
+def _consumer(consumer: JsonMapping) -> Hashable:
     return tuple(text_at(consumer, key) for key in ("apiGroup", "resource", "name", "uid"))
 
 
-def _check_consumer(known: Container[Hashable], consumer: Raw, path: str) -> Iterator[Cause]:
+def _check_consumer(
+    known: Container[Hashable], consumer: JsonMapping, path: str
+) -> Iterator[Cause]:
     for part in () if _consumer(consumer) in known else ("resource", "name", "uid"):
         if not consumer.get(part):
             yield field_errors.required(f"{path}.{part}")
 
 
-def _check_allocation(names: RequestNames, allocation: Raw, path: str) -> Iterator[Cause]:
+def _check_allocation(names: RequestNames, allocation: JsonMapping, path: str) -> Iterator[Cause]:
     devices, at = map_at(allocation, "devices"), f"{path}.devices"
     check = partial(_check_result, names)
     yield from check_list(_results(allocation), MAX_DEVICES, check, f"{at}.results")
@@ -141,13 +144,13 @@ def _check_allocation(names: RequestNames, allocation: Raw, path: str) -> Iterat
         yield from check_node_selector(selector, f"{path}.nodeSelector")
 
 
-def _check_result(names: RequestNames, result: Raw, path: str) -> Iterator[Cause]:
+def _check_result(names: RequestNames, result: JsonMapping, path: str) -> Iterator[Cause]:
     yield from check_reference(names, text_at(result, "request"), f"{path}.request")
     yield from _check_id(result, path)
     yield from check_binding_conditions(result, path)
 
 
-def _check_id(device: Raw, path: str) -> Iterator[Cause]:
+def _check_id(device: JsonMapping, path: str) -> Iterator[Cause]:
     yield from check_driver(text_at(device, "driver"), f"{path}.driver")
     yield from check_pool(text_at(device, "pool"), f"{path}.pool")
     yield from check_label(text_at(device, "device"), f"{path}.device")
@@ -155,7 +158,7 @@ def _check_id(device: Raw, path: str) -> Iterator[Cause]:
         yield from check_share_id(share, f"{path}.shareID")
 
 
-def _check_config(names: RequestNames, config: Raw, path: str) -> Iterator[Cause]:
+def _check_config(names: RequestNames, config: JsonMapping, path: str) -> Iterator[Cause]:
     source = text_at(config, "source")
     if not source:
         yield field_errors.required(f"{path}.source")
@@ -164,7 +167,9 @@ def _check_config(names: RequestNames, config: Raw, path: str) -> Iterator[Cause
     yield from check_claim_config(names, config, path)
 
 
-def _check_device(allocated: set[DeviceId], device: Raw, path: str) -> Iterator[Cause]:
+def _check_device(
+    allocated: set[AllocatedDeviceId], device: JsonMapping, path: str
+) -> Iterator[Cause]:
     yield from _check_id(device, path)
     if device_id(device) not in allocated:
         message = "must be an allocated device in the claim"
@@ -177,12 +182,12 @@ def _check_device(allocated: set[DeviceId], device: Raw, path: str) -> Iterator[
         yield from _check_network(network, f"{path}.networkData")
 
 
-def _shown_id(device: Raw) -> Any:
+def _shown_id(device: JsonMapping) -> Any:
     driver, pool, name, share = device_id(device)
     return {"Driver": driver, "Pool": pool, "Device": name, "ShareID": share or ""}
 
 
-def _check_network(network: Raw, path: str) -> Iterator[Cause]:
+def _check_network(network: JsonMapping, path: str) -> Iterator[Cause]:
     for key, most in (
         ("interfaceName", _LONGEST_INTERFACE),
         ("hardwareAddress", _LONGEST_HARDWARE_ADDRESS),

@@ -7,7 +7,8 @@ from functools import partial
 from typing import Any
 
 from holdfast.api import field_errors
-from holdfast.api.json_fields import Raw, map_at, maps_at, text_at
+from holdfast.api.decode import JsonMapping
+from holdfast.api.json_fields import map_at, maps_at, text_at
 from holdfast.errors import Cause
 from holdfast.validation.device_attributes import check_attributes_and_capacity, has_lists
 from holdfast.validation.device_names import check_driver, check_pool
@@ -39,14 +40,14 @@ _NO_DEVICE_SELECTION = (
 )
 
 
-def check_slice(new: Raw, old: Raw | None) -> Iterable[Cause]:
+def check_slice(new: JsonMapping, old: JsonMapping | None) -> Iterable[Cause]:
     """Yield what is wrong with a new slice, or what an update makes wrong."""
     yield from _check_contents(new, old)
     if old is not None:
         yield from _check_immutable(map_at(new, "spec"), map_at(old, "spec"))
 
 
-def _check_immutable(now: Raw, before: Raw) -> Iterator[Cause]:
+def _check_immutable(now: JsonMapping, before: JsonMapping) -> Iterator[Cause]:
     pool, pool_before = map_at(now, "pool"), map_at(before, "pool")
     for path, value, value_before in (
         ("spec.pool.name", text_at(pool, "name"), text_at(pool_before, "name")),
@@ -57,7 +58,7 @@ def _check_immutable(now: Raw, before: Raw) -> Iterator[Cause]:
             yield field_errors.invalid(path, value, _IMMUTABLE)
 
 
-def _check(obj: Raw) -> Iterator[Cause]:
+def _check(obj: JsonMapping) -> Iterator[Cause]:
     spec = map_at(obj, "spec")
     yield from check_driver(text_at(spec, "driver"), "spec.driver")
     yield from _check_pool(map_at(spec, "pool"), "spec.pool")
@@ -77,16 +78,16 @@ def _check(obj: Raw) -> Iterator[Cause]:
 _check_contents = ratcheting(_check)
 
 
-def _name(named: Raw) -> str:
+def _name(named: JsonMapping) -> str:
     return text_at(named, "name")
 
 
-def _is_advanced(device: Raw) -> bool:
+def _is_advanced(device: JsonMapping) -> bool:
     """Return whether a device has something that makes it costly to allocate."""
     return bool(device.get("taints") or device.get("consumesCounters") or has_lists(device))
 
 
-def _check_pool(pool: Raw, path: str) -> Iterator[Cause]:
+def _check_pool(pool: JsonMapping, path: str) -> Iterator[Cause]:
     yield from check_pool(text_at(pool, "name"), f"{path}.name")
     if (count := pool.get("resourceSliceCount") or 0) <= 0:
         message = "must be greater than zero"
@@ -96,7 +97,7 @@ def _check_pool(pool: Raw, path: str) -> Iterator[Cause]:
         yield field_errors.invalid(f"{path}.generation", generation, message)
 
 
-def _check_selection(spec: Raw) -> Iterator[Cause]:
+def _check_selection(spec: JsonMapping) -> Iterator[Cause]:
     """Yield what is wrong with the nodes that can use the devices of the slice."""
     message = "must be either unset or set to a non-empty string"
     yield from _check_nodes(spec, "spec", message)
@@ -115,7 +116,7 @@ def _check_selection(spec: Raw) -> Iterator[Cause]:
         yield field_errors.invalid("spec", _listed(chosen), message)
 
 
-def _check_nodes(where: Raw, path: str, empty_name: str) -> Iterator[Cause]:
+def _check_nodes(where: JsonMapping, path: str, empty_name: str) -> Iterator[Cause]:
     """Check the fields that a slice and a device of it have in common."""
     if name := where.get("nodeName"):
         yield from check_subdomain(name, f"{path}.nodeName")
@@ -127,7 +128,7 @@ def _check_nodes(where: Raw, path: str, empty_name: str) -> Iterator[Cause]:
         yield field_errors.invalid(f"{path}.allNodes", False, _UNSET_OR_TRUE)
 
 
-def _chosen(where: Raw, *keys: str) -> list[str]:
+def _chosen(where: JsonMapping, *keys: str) -> list[str]:
     """Return the ways of selecting nodes that are used; an empty node name is none."""
     return [key for key in keys if where.get(key) not in (None, "", False)]
 
@@ -136,7 +137,7 @@ def _listed(keys: Iterable[str]) -> str:
     return "{" + ", ".join(f"`{key}`" for key in keys) + "}"
 
 
-def _check_device(selects_nodes: bool, device: Raw, path: str) -> Iterator[Cause]:
+def _check_device(selects_nodes: bool, device: JsonMapping, path: str) -> Iterator[Cause]:
     yield from check_label(_name(device), f"{path}.name")
     yield from check_attributes_and_capacity(device, path)
     yield from check_list(maps_at(device, "taints"), _MOST_TAINTS, check_taint, f"{path}.taints")
@@ -147,7 +148,7 @@ def _check_device(selects_nodes: bool, device: Raw, path: str) -> Iterator[Cause
     yield from check_binding_conditions(device, path)
 
 
-def _check_device_nodes(selects_nodes: bool, device: Raw, path: str) -> Iterator[Cause]:
+def _check_device_nodes(selects_nodes: bool, device: JsonMapping, path: str) -> Iterator[Cause]:
     keys = ("nodeName", "nodeSelector", "allNodes")
     if not selects_nodes:
         if any(device.get(key) is not None for key in keys):
@@ -161,21 +162,21 @@ def _check_device_nodes(selects_nodes: bool, device: Raw, path: str) -> Iterator
         yield field_errors.invalid(path, _listed(chosen), _DEVICE_SELECTION)
 
 
-def _counter_set(consumption: Raw) -> str:
+def _counter_set(consumption: JsonMapping) -> str:
     return text_at(consumption, "counterSet")
 
 
-def _check_counter_set(counter_set: Raw, path: str) -> Iterator[Cause]:
+def _check_counter_set(counter_set: JsonMapping, path: str) -> Iterator[Cause]:
     yield from check_required(_name(counter_set), f"{path}.name", check_label)
     yield from _check_counters(counter_set, path)
 
 
-def _check_consumption(consumption: Raw, path: str) -> Iterator[Cause]:
+def _check_consumption(consumption: JsonMapping, path: str) -> Iterator[Cause]:
     yield from check_required(_counter_set(consumption), f"{path}.counterSet", check_label)
     yield from _check_counters(consumption, path)
 
 
-def _check_counters(where: Raw, path: str) -> Iterator[Cause]:
+def _check_counters(where: JsonMapping, path: str) -> Iterator[Cause]:
     counters, at = map_at(where, "counters"), f"{path}.counters"
     if not counters:
         yield field_errors.required(at)

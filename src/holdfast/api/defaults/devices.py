@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from typing import Any
 
+from holdfast.api.decode import JsonObject
 from holdfast.api.defaults.raw_fields import (
-    Raw,
     ensure_map,
     entries,
     expect_amount,
@@ -26,7 +26,7 @@ Amount = tuple[Any, Any]
 """A map or list, and where in it a quantity is."""
 
 
-def default_claim(raw: Raw) -> None:
+def default_claim(raw: JsonObject) -> None:
     """Default a resource claim."""
     _default_requests(ensure_map(raw, "spec"))
     for result in _results(raw):
@@ -34,13 +34,13 @@ def default_claim(raw: Raw) -> None:
     _make_canonical(claim_amounts(raw))
 
 
-def default_claim_template(raw: Raw) -> None:
+def default_claim_template(raw: JsonObject) -> None:
     """Default a template of resource claims."""
     _default_requests(ensure_map(ensure_map(raw, "spec"), "spec"))
     _make_canonical(claim_amounts(raw["spec"]))
 
 
-def default_slice(raw: Raw) -> None:
+def default_slice(raw: JsonObject) -> None:
     """Default a slice."""
     spec = ensure_map(raw, "spec")
     if isinstance(pool := spec.get("pool"), dict):
@@ -52,7 +52,7 @@ def default_slice(raw: Raw) -> None:
     _make_canonical(slice_amounts(raw))
 
 
-def stamp_taints(raw: Raw, now: str) -> None:
+def stamp_taints(raw: JsonObject, now: str) -> None:
     """Set the time of taints that have none, given as RFC 3339."""
     spec = ensure_map(raw, "spec")
     for device in entries(spec, "devices"):
@@ -61,7 +61,7 @@ def stamp_taints(raw: Raw, now: str) -> None:
     if_present(spec, "taint", lambda taint: set_defaults(taint, timeAdded=now))
 
 
-def claim_amounts(raw: Raw) -> Iterator[Amount]:
+def claim_amounts(raw: JsonObject) -> Iterator[Amount]:
     """Yield the quantities of a claim: requested and consumed capacity."""
     for wanted in _wanted(map_at(raw, "spec")):
         yield from _in_map(map_at(map_at(wanted, "capacity"), "requests"))
@@ -69,7 +69,7 @@ def claim_amounts(raw: Raw) -> Iterator[Amount]:
         yield from _in_map(map_at(result, "consumedCapacity"))
 
 
-def slice_amounts(raw: Raw) -> Iterator[Amount]:
+def slice_amounts(raw: JsonObject) -> Iterator[Amount]:
     """Yield the quantities of a slice: capacities, the policies of requests, counters."""
     spec = map_at(raw, "spec")
     for one in (*maps_at(spec, "sharedCounters"), *_devices(spec, "consumesCounters")):
@@ -91,14 +91,14 @@ def _make_canonical(amounts: Iterable[Amount]) -> None:
             holder[key] = expect_amount(holder[key])
 
 
-def _default_requests(spec: Raw) -> None:
+def _default_requests(spec: JsonObject) -> None:
     for request in entries(ensure_map(spec, "devices"), "requests"):
         if_present(request, "exactly", _default_request)
         for alternative in entries(request, "firstAvailable"):
             _default_request(alternative)
 
 
-def _default_request(request: Raw) -> None:
+def _default_request(request: JsonObject) -> None:
     set_defaults(request, allocationMode=EXACT_COUNT)
     if not request.get("count"):
         request.pop("count", None)
@@ -107,12 +107,12 @@ def _default_request(request: Raw) -> None:
     _default_tolerations(request)
 
 
-def _default_tolerations(where: Raw) -> None:
+def _default_tolerations(where: JsonObject) -> None:
     for toleration in maps_at(where, "tolerations"):
         set_defaults(toleration, operator="Equal")
 
 
-def _default_values(where: Raw, key: str) -> None:
+def _default_values(where: JsonObject, key: str) -> None:
     """Set the amounts that are absent in the map of maps under a key."""
     table = map_at(where, key)
     for name in [name for name, value in table.items() if value is None]:
@@ -122,27 +122,27 @@ def _default_values(where: Raw, key: str) -> None:
             value["value"] = "0"
 
 
-def _wanted(spec: Raw) -> Iterator[Raw]:
+def _wanted(spec: JsonObject) -> Iterator[JsonObject]:
     for request in maps_at(map_at(spec, "devices"), "requests"):
         yield from (map_at(request, "exactly"), *maps_at(request, "firstAvailable"))
 
 
-def _results(raw: Raw) -> list[Raw]:
+def _results(raw: JsonObject) -> list[JsonObject]:
     allocation = map_at(map_at(raw, "status"), "allocation")
     return maps_at(map_at(allocation, "devices"), "results")
 
 
-def _devices(spec: Raw, key: str) -> Iterator[Raw]:
+def _devices(spec: JsonObject, key: str) -> Iterator[JsonObject]:
     for device in maps_at(spec, "devices"):
         yield from maps_at(device, key)
 
 
-def _in_map(table: Raw, *keys: str) -> Iterator[Amount]:
+def _in_map(table: JsonObject, *keys: str) -> Iterator[Amount]:
     """Yield the amounts in a map, or those under some of its keys."""
     for key in keys or list(table):
         if table.get(key) is not None:
             yield table, key
 
 
-def _values(where: Raw, key: str) -> list[Raw]:
+def _values(where: JsonObject, key: str) -> list[JsonObject]:
     return [one for one in map_at(where, key).values() if isinstance(one, dict)]

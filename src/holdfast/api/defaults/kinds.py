@@ -12,10 +12,10 @@ import copy
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from holdfast.api.decode import JsonObject
 from holdfast.api.defaults import devices, policies, workloads
 from holdfast.api.defaults.pods import default_claim_spec, default_pod, default_source
 from holdfast.api.defaults.raw_fields import (
-    Raw,
     canonical_amounts,
     ensure_map,
     entries,
@@ -32,10 +32,10 @@ _NODE_INFO = dict.fromkeys(
     ),
     "",
 )  # fmt: skip
-_BALANCER: Raw = {"status": {"loadBalancer": {}}}
-_EMPTY_STATUS: Raw = {"status": {}}
+_BALANCER: JsonObject = {"status": {"loadBalancer": {}}}
+_EMPTY_STATUS: JsonObject = {"status": {}}
 
-_REQUIRED: Mapping[tuple[str, str], Raw] = {
+_REQUIRED: Mapping[tuple[str, str], JsonObject] = {
     ("", "Node"): {
         "spec": {},
         "status": {"daemonEndpoints": {"kubeletEndpoint": {"Port": 0}}, "nodeInfo": _NODE_INFO},
@@ -71,7 +71,7 @@ _REQUIRED: Mapping[tuple[str, str], Raw] = {
 }  # fmt: skip
 
 
-def set_required_fields(raw: Raw, group: str, kind: str) -> None:
+def set_required_fields(raw: JsonObject, group: str, kind: str) -> None:
     """Set the fields of this kind that are always present, in place."""
     required = _REQUIRED.get((group, kind))
     if required is not None:
@@ -81,7 +81,7 @@ def set_required_fields(raw: Raw, group: str, kind: str) -> None:
             ensure_map(endpoint, "conditions")
 
 
-def _set_missing(where: Raw, required: Mapping[str, Any]) -> None:
+def _set_missing(where: JsonObject, required: Mapping[str, Any]) -> None:
     for key, value in required.items():
         if isinstance(value, dict):
             _set_missing(ensure_map(where, key), value)
@@ -92,7 +92,7 @@ def _set_missing(where: Raw, required: Mapping[str, Any]) -> None:
 _FILESYSTEM = {"volumeMode": "Filesystem"}
 
 
-def default_object(raw: Raw, now: str = "") -> None:
+def default_object(raw: JsonObject, now: str = "") -> None:
     """Set the defaults of the object's kind, in place.
 
     ``now`` (RFC 3339) is set as ``timeAdded`` of device taints without one. Kinds without
@@ -113,21 +113,21 @@ def default_object(raw: Raw, now: str = "") -> None:
         raise BadRequest(message) from error
 
 
-def _node(raw: Raw) -> None:
+def _node(raw: JsonObject) -> None:
     status = ensure_map(raw, "status")
     canonical_amounts(status, "capacity", "allocatable")
     if status.get("capacity") and status.get("allocatable") is None:
         status["allocatable"] = dict(status["capacity"])
 
 
-def _namespace(raw: Raw) -> None:
+def _namespace(raw: JsonObject) -> None:
     metadata = ensure_map(raw, "metadata")
     if metadata.get("name"):
         ensure_map(metadata, "labels")["kubernetes.io/metadata.name"] = metadata["name"]
     set_defaults(ensure_map(raw, "status"), phase="Active")
 
 
-def _service(raw: Raw) -> None:
+def _service(raw: JsonObject) -> None:
     spec = ensure_map(raw, "spec")
     set_defaults(spec, sessionAffinity="None", type="ClusterIP")
     if spec["sessionAffinity"] == "None":
@@ -149,7 +149,7 @@ def _service(raw: Raw) -> None:
         set_defaults(spec, allocateLoadBalancerNodePorts=True)
 
 
-def _volume(raw: Raw) -> None:
+def _volume(raw: JsonObject) -> None:
     spec = ensure_map(raw, "spec")
     set_defaults(spec, persistentVolumeReclaimPolicy="Retain", **_FILESYSTEM)
     canonical_amounts(spec, "capacity")
@@ -158,7 +158,7 @@ def _volume(raw: Raw) -> None:
     set_defaults(ensure_map(raw, "status"), phase="Pending")
 
 
-def default_claim(raw: Raw) -> None:
+def default_claim(raw: JsonObject) -> None:
     """Default a persistent volume claim."""
     default_claim_spec(ensure_map(raw, "spec"))
     status = ensure_map(raw, "status")
@@ -166,7 +166,7 @@ def default_claim(raw: Raw) -> None:
     canonical_amounts(status, "capacity", "allocatedResources")
 
 
-def _limit_range(raw: Raw) -> None:
+def _limit_range(raw: JsonObject) -> None:
     for item in entries(ensure_map(raw, "spec"), "limits"):
         names = ("max", "min", "default", "defaultRequest", "maxLimitRequestRatio")
         canonical_amounts(item, *names)
@@ -177,27 +177,27 @@ def _limit_range(raw: Raw) -> None:
             item["defaultRequest"] = {**least, **item["default"], **asked}
 
 
-def _quota(raw: Raw) -> None:
+def _quota(raw: JsonObject) -> None:
     canonical_amounts(ensure_map(raw, "spec"), "hard")
     if_present(raw, "status", lambda status: canonical_amounts(status, "hard", "used"))
 
 
-def _endpoints(raw: Raw) -> None:
+def _endpoints(raw: JsonObject) -> None:
     for subset in entries(raw, "subsets"):
         for port in entries(subset, "ports"):
             set_defaults(port, protocol="TCP")
 
 
-def _slice_ports(raw: Raw) -> None:
+def _slice_ports(raw: JsonObject) -> None:
     for port in entries(raw, "ports"):
         set_defaults(port, name="", protocol="TCP")
 
 
-def _storage_class(raw: Raw) -> None:
+def _storage_class(raw: JsonObject) -> None:
     set_defaults(raw, reclaimPolicy="Delete", volumeBindingMode="Immediate")
 
 
-def _storage_driver(raw: Raw) -> None:
+def _storage_driver(raw: JsonObject) -> None:
     spec = ensure_map(raw, "spec")
     set_defaults(
         spec,
@@ -212,25 +212,25 @@ def _storage_driver(raw: Raw) -> None:
         spec["volumeLifecycleModes"] = ["Persistent"]
 
 
-def _secret(raw: Raw) -> None:
+def _secret(raw: JsonObject) -> None:
     set_defaults(raw, type="Opaque")
     if texts := raw.pop("stringData", None):
         coded = {key: base64.b64encode(text.encode()).decode() for key, text in texts.items()}
         raw["data"] = {**(raw.get("data") or {}), **coded}  # a patched object shares its old data
 
 
-def _priority_class(raw: Raw) -> None:
+def _priority_class(raw: JsonObject) -> None:
     set_defaults(raw, value=0, preemptionPolicy="PreemptLowerPriority")
 
 
-def _stateful_set(raw: Raw) -> None:
+def _stateful_set(raw: JsonObject) -> None:
     workloads.default_stateful_set(raw)
     for claim in entries(raw["spec"], "volumeClaimTemplates"):
         set_defaults(claim, apiVersion="v1", kind="PersistentVolumeClaim")
         default_claim(claim)
 
 
-def _job(raw: Raw) -> None:
+def _job(raw: JsonObject) -> None:
     workloads.default_job(raw)
     metadata = ensure_map(raw, "metadata")
     labels = (ensure_map(raw["spec"], "template").get("metadata") or {}).get("labels")
@@ -238,7 +238,7 @@ def _job(raw: Raw) -> None:
         metadata["labels"] = copy.copy(labels)
 
 
-_Default = Callable[[Raw], None]
+_Default = Callable[[JsonObject], None]
 _BY_KIND: dict[tuple[str, str], _Default] = {
     ("", "Pod"): default_pod,
     ("", "Node"): _node,

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from holdfast.api.decode import convert_object
+from holdfast.api.decode import JsonObject, convert_object
 from holdfast.api.defaults.raw_fields import (
-    Raw,
     canonical_amounts,
     ensure_map,
     entries,
@@ -35,7 +34,7 @@ _SOURCE_DEFAULTS: Mapping[str, Mapping[str, Any]] = {
 }  # fmt: skip
 
 
-def default_pod(pod: Raw) -> None:
+def default_pod(pod: JsonObject) -> None:
     """Default a pod: its spec, requests that follow from limits, its first status."""
     spec = ensure_map(pod, "spec")
     default_pod_spec(spec)
@@ -53,7 +52,7 @@ def default_pod(pod: Raw) -> None:
     set_defaults(ensure_map(pod, "status"), phase="Pending", qosClass=qos_class(spec))
 
 
-def default_pod_spec(spec: Raw) -> None:
+def default_pod_spec(spec: JsonObject) -> None:
     """Default the spec of a pod or pod template."""
     set_defaults(
         spec,
@@ -71,7 +70,7 @@ def default_pod_spec(spec: Raw) -> None:
         default_volume(volume)
 
 
-def _default_container(container: Raw) -> None:
+def _default_container(container: JsonObject) -> None:
     set_defaults(
         container,
         imagePullPolicy=pull_policy(container.get("image") or ""),
@@ -91,7 +90,7 @@ def _default_container(container: Raw) -> None:
         )
 
 
-def _default_probe(probe: Raw) -> None:
+def _default_probe(probe: JsonObject) -> None:
     set_zero_defaults(
         probe, timeoutSeconds=1, periodSeconds=10, successThreshold=1, failureThreshold=3
     )
@@ -99,11 +98,11 @@ def _default_probe(probe: Raw) -> None:
     if_present(probe, "grpc", lambda grpc: set_defaults(grpc, service=""))
 
 
-def _default_action(action: Raw) -> None:
+def _default_action(action: JsonObject) -> None:
     if_present(action, "httpGet", lambda get: set_defaults(get, path="/", scheme="HTTP"))
 
 
-def default_volume(volume: Raw) -> None:
+def default_volume(volume: JsonObject) -> None:
     """Default one volume; a volume without a source is an empty directory."""
     if not any(value is not None for key, value in volume.items() if key != "name"):
         volume["emptyDir"] = {}
@@ -124,19 +123,19 @@ def default_volume(volume: Raw) -> None:
         default_claim_spec(ensure_map(template, "spec"))
 
 
-def default_source(volume: Raw) -> None:
+def default_source(volume: JsonObject) -> None:
     """Default the source of a volume or a persistent volume."""
     for name, values in _SOURCE_DEFAULTS.items():
         if_present(volume, name, lambda source, values=values: set_defaults(source, **values))  # type: ignore[misc]
 
 
-def default_claim_spec(spec: Raw) -> None:
+def default_claim_spec(spec: JsonObject) -> None:
     """Default the spec of a persistent volume claim."""
     set_defaults(spec, volumeMode="Filesystem")
     if_present(spec, "resources", lambda r: canonical_amounts(r, "limits", "requests"))
 
 
-def _default_items(source: Raw) -> None:
+def _default_items(source: JsonObject) -> None:
     for item in entries(source, "items"):
         if_present(item, "fieldRef", lambda field: set_defaults(field, apiVersion="v1"))
 
@@ -154,7 +153,7 @@ def pull_policy(image: str) -> str:
     return "Always" if tag == "latest" or (not tag and not at) else "IfNotPresent"
 
 
-def _default_pod_level(pod: Raw, resources: Raw) -> None:
+def _default_pod_level(pod: JsonObject, resources: JsonObject) -> None:
     """Set pod-level requests and huge page limits from the containers and pod-level limits."""
     typed = convert_object({"spec": pod["spec"]}, Pod)
     requests = dict(resources.get("requests") or {})
@@ -174,7 +173,7 @@ def _default_pod_level(pod: Raw, resources: Raw) -> None:
         resources["requests"] = requests
 
 
-def qos_class(spec: Raw) -> str:
+def qos_class(spec: JsonObject) -> str:
     """Return the QoS class: Guaranteed, Burstable or BestEffort."""
     own = spec.get("resources") or {}
     if own.get("requests") or own.get("limits"):
@@ -190,7 +189,7 @@ def qos_class(spec: Raw) -> str:
     return "Guaranteed" if fixed else "Burstable"
 
 
-def _positive(amounts: Raw | None) -> dict[str, Quantity]:
+def _positive(amounts: JsonObject | None) -> dict[str, Quantity]:
     """Return the positive cpu and memory quantities."""
     found = {n: Quantity.parse(v) for n, v in (amounts or {}).items() if n in (CPU, MEMORY)}
     return {name: amount for name, amount in found.items() if not amount.is_zero()}

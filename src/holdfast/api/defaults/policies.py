@@ -4,20 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from holdfast.api.defaults.raw_fields import Raw, ensure_map, entries, if_present, set_defaults
+from holdfast.api.decode import JsonObject
+from holdfast.api.defaults.raw_fields import ensure_map, entries, if_present, set_defaults
 
 _RBAC = "rbac.authorization.k8s.io"
 _ADMISSION = "admissionregistration.k8s.io"
 
 
-def _binding(raw: Raw) -> None:
+def _binding(raw: JsonObject) -> None:
     set_defaults(ensure_map(raw, "roleRef"), apiGroup=_RBAC)
     for subject in entries(raw, "subjects"):
         if subject.get("kind") in ("User", "Group"):
             set_defaults(subject, apiGroup=_RBAC)
 
 
-def _network_policy(raw: Raw) -> None:
+def _network_policy(raw: JsonObject) -> None:
     spec = ensure_map(raw, "spec")
     for rule in entries(spec, "ingress", "egress"):
         for port in entries(rule, "ports"):
@@ -26,13 +27,13 @@ def _network_policy(raw: Raw) -> None:
         spec["policyTypes"] = ["Ingress", "Egress"] if spec.get("egress") else ["Ingress"]
 
 
-def _ingress_class(raw: Raw) -> None:
+def _ingress_class(raw: JsonObject) -> None:
     if_present(
         ensure_map(raw, "spec"), "parameters", lambda found: set_defaults(found, scope="Cluster")
     )
 
 
-def _webhooks(raw: Raw) -> None:
+def _webhooks(raw: JsonObject) -> None:
     for webhook in entries(raw, "webhooks"):
         set_defaults(webhook, failurePolicy="Fail", timeoutSeconds=10)
         _match(webhook)
@@ -47,23 +48,23 @@ def _webhooks(raw: Raw) -> None:
         )
 
 
-def _match(where: Raw) -> None:
+def _match(where: JsonObject) -> None:
     set_defaults(where, matchPolicy="Equivalent", namespaceSelector={}, objectSelector={})
     for rule in entries(where, "resourceRules", "excludeResourceRules"):
         set_defaults(rule, scope="*")
 
 
-def _policy(raw: Raw) -> None:
+def _policy(raw: JsonObject) -> None:
     spec = ensure_map(raw, "spec")
     set_defaults(spec, failurePolicy="Fail")
     if_present(spec, "matchConstraints", _match)
 
 
-def _policy_binding(raw: Raw) -> None:
+def _policy_binding(raw: JsonObject) -> None:
     if_present(ensure_map(raw, "spec"), "matchResources", _match)
 
 
-def _definition(raw: Raw) -> None:
+def _definition(raw: JsonObject) -> None:
     spec = ensure_map(raw, "spec")
     names = ensure_map(spec, "names")
     kind = names.get("kind") or ""
@@ -75,7 +76,7 @@ def _definition(raw: Raw) -> None:
         set_defaults(version, served=False, storage=False)
 
 
-BY_KIND: dict[tuple[str, str], Callable[[Raw], None]] = {
+BY_KIND: dict[tuple[str, str], Callable[[JsonObject], None]] = {
     (_RBAC, "RoleBinding"): _binding,
     (_RBAC, "ClusterRoleBinding"): _binding,
     ("networking.k8s.io", "NetworkPolicy"): _network_policy,

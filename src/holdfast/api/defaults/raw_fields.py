@@ -5,34 +5,33 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from holdfast.api.decode import JsonObject
 from holdfast.api.quantity import MILLI, Quantity
 from holdfast.errors import BadRequest
 
-Raw = dict[str, Any]
 
-
-def set_defaults(where: Raw, **values: Any) -> None:
+def set_defaults(where: JsonObject, **values: Any) -> None:
     """Set each key that is absent, null or the empty string."""
     for key, value in values.items():
         if where.get(key) in (None, ""):
             where[key] = value
 
 
-def set_null_defaults(where: Raw, **values: Any) -> None:
+def set_null_defaults(where: JsonObject, **values: Any) -> None:
     """Set each key that is absent or null; an empty string stays, and is refused later."""
     for key, value in values.items():
         if where.get(key) is None:
             where[key] = value
 
 
-def set_zero_defaults(where: Raw, **values: Any) -> None:
+def set_zero_defaults(where: JsonObject, **values: Any) -> None:
     """Set each key that is absent, null or zero."""
     for key, value in values.items():
         if not where.get(key):
             where[key] = value
 
 
-def ensure_map(where: Raw, key: str) -> Raw:
+def ensure_map(where: JsonObject, key: str) -> JsonObject:
     """Return the map under a key; create an empty one if it is absent."""
     found = where.get(key)
     if found is None:
@@ -40,14 +39,14 @@ def ensure_map(where: Raw, key: str) -> Raw:
     return expect_map(found, key)
 
 
-def expect_map(value: Any, key: str) -> Raw:
+def expect_map(value: Any, key: str) -> JsonObject:
     """Return a value that is a map; raise Go's decoding error for any other."""
     if not isinstance(value, dict):
         raise BadRequest(f"json: cannot unmarshal {_kind(value)} into Go struct field {key}")
     return value
 
 
-def entries(where: Raw, *keys: str) -> Iterable[Raw]:
+def entries(where: JsonObject, *keys: str) -> Iterable[JsonObject]:
     """Yield the maps in the lists under these keys; an absent list is empty."""
     for key in keys:
         found = where.get(key)
@@ -59,14 +58,14 @@ def entries(where: Raw, *keys: str) -> Iterable[Raw]:
             yield expect_map(entry, key)
 
 
-def if_present(where: Raw, key: str, default: Callable[[Raw], None]) -> None:
+def if_present(where: JsonObject, key: str, default: Callable[[JsonObject], None]) -> None:
     """Call ``default`` with the map under a key, if there is one."""
     found = where.get(key)
     if found is not None:
         default(expect_map(found, key))
 
 
-def canonical_amounts(where: Raw, *keys: str) -> None:
+def canonical_amounts(where: JsonObject, *keys: str) -> None:
     """Replace quantities with their canonical form, rounded up to thousandths."""
     for key in keys:
         amounts = where.get(key)

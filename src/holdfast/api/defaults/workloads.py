@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from holdfast.api.decode import JsonObject
 from holdfast.api.defaults.pods import default_pod_spec
-from holdfast.api.defaults.raw_fields import Raw, ensure_map, set_defaults, set_null_defaults
+from holdfast.api.defaults.raw_fields import ensure_map, set_defaults, set_null_defaults
 
 _MAX_INT32 = 2**31 - 1
 _PERIOD = 15
 
 
-def _template(spec: Raw) -> None:
+def _template(spec: JsonObject) -> None:
     default_pod_spec(ensure_map(ensure_map(spec, "template"), "spec"))
 
 
-def default_deployment(raw: Raw) -> None:
+def default_deployment(raw: JsonObject) -> None:
     """Default a Deployment: 25 % surge and unavailable, ten old revisions."""
     spec = ensure_map(raw, "spec")
     set_defaults(spec, replicas=1, revisionHistoryLimit=10, progressDeadlineSeconds=600)
@@ -24,14 +25,14 @@ def default_deployment(raw: Raw) -> None:
     _template(spec)
 
 
-def default_replica_set(raw: Raw) -> None:
+def default_replica_set(raw: JsonObject) -> None:
     """Default a ReplicaSet."""
     spec = ensure_map(raw, "spec")
     set_defaults(spec, replicas=1)
     _template(spec)
 
 
-def default_stateful_set(raw: Raw) -> None:
+def default_stateful_set(raw: JsonObject) -> None:
     """Default a StatefulSet, without its volume claim templates."""
     spec = ensure_map(raw, "spec")
     set_defaults(spec, podManagementPolicy="OrderedReady", replicas=1, revisionHistoryLimit=10)
@@ -46,7 +47,7 @@ def default_stateful_set(raw: Raw) -> None:
     _template(spec)
 
 
-def default_daemon_set(raw: Raw) -> None:
+def default_daemon_set(raw: JsonObject) -> None:
     """Default a DaemonSet: at most one unavailable pod."""
     spec = ensure_map(raw, "spec")
     set_defaults(spec, revisionHistoryLimit=10)
@@ -57,7 +58,7 @@ def default_daemon_set(raw: Raw) -> None:
     _template(spec)
 
 
-def default_replication_controller(raw: Raw) -> None:
+def default_replication_controller(raw: JsonObject) -> None:
     """Default a ReplicationController: selector and labels are those of the template."""
     spec = ensure_map(raw, "spec")
     set_defaults(spec, replicas=1)
@@ -70,12 +71,12 @@ def default_replication_controller(raw: Raw) -> None:
         _template(spec)
 
 
-def default_pod_template(raw: Raw) -> None:
+def default_pod_template(raw: JsonObject) -> None:
     """Default a PodTemplate."""
     _template(raw)
 
 
-def default_job(raw: Raw) -> None:
+def default_job(raw: JsonObject) -> None:
     """Default a Job; without completions and parallelism it runs one pod."""
     spec = ensure_map(raw, "spec")
     if spec.get("completions") is None and spec.get("parallelism") is None:
@@ -97,7 +98,7 @@ def default_job(raw: Raw) -> None:
     _template(spec)
 
 
-def default_cron_job(raw: Raw) -> None:
+def default_cron_job(raw: JsonObject) -> None:
     """Default a CronJob; defaults of its Jobs are set when those are created."""
     spec = ensure_map(raw, "spec")
     set_defaults(
@@ -110,7 +111,7 @@ def default_cron_job(raw: Raw) -> None:
     _template(ensure_map(ensure_map(spec, "jobTemplate"), "spec"))
 
 
-def default_autoscaler(raw: Raw) -> None:
+def default_autoscaler(raw: JsonObject) -> None:
     """Default a HorizontalPodAutoscaler: at least one pod, target 80 % cpu utilization."""
     spec = ensure_map(raw, "spec")
     set_defaults(spec, minReplicas=1)

@@ -10,8 +10,8 @@ import msgspec
 from holdfast.api.classic_claim_sources import InvalidEntries
 from holdfast.api.classic_claims import classic_entries
 from holdfast.api.classic_names import KEP_GROUP, POD_CLAIMS
-from holdfast.api.decode import convert_object
-from holdfast.api.json_fields import Raw, list_at, map_at, maps_at, text_at
+from holdfast.api.decode import JsonMapping, convert_object
+from holdfast.api.json_fields import list_at, map_at, maps_at, text_at
 from holdfast.api.pod import Pod
 from holdfast.errors import BadRequest
 
@@ -83,12 +83,12 @@ _API_PROJECTIONS = {
 }
 
 
-def is_mirror(pod: Raw) -> bool:
+def is_mirror(pod: JsonMapping) -> bool:
     """Return whether this is the mirror of a pod that a node runs from a file of its own."""
     return MIRROR_ANNOTATION in map_at(map_at(pod, "metadata"), "annotations")
 
 
-def pod_references(pod: Raw) -> frozenset[Reference]:
+def pod_references(pod: JsonMapping) -> frozenset[Reference]:
     """Return what a pod refers to; nothing for a mirror pod, which its node has created.
 
     >>> spec = {"volumes": [{"secret": {"secretName": "s"}}]}
@@ -103,7 +103,7 @@ def pod_references(pod: Raw) -> frozenset[Reference]:
     return frozenset((plural, namespace, name) for plural, name in found if name)
 
 
-def _in_spec(pod: Raw) -> Iterator[tuple[str, str]]:
+def _in_spec(pod: JsonMapping) -> Iterator[tuple[str, str]]:
     spec = map_at(pod, "spec")
     yield ACCOUNTS, text_at(spec, "serviceAccountName")
     yield from _secrets_and_config_maps(spec)
@@ -115,7 +115,7 @@ def _in_spec(pod: Raw) -> Iterator[tuple[str, str]]:
             yield VOLUME_CLAIMS, f"{name}-{text_at(volume, 'name')}"
 
 
-def _secrets_and_config_maps(spec: Raw) -> Iterator[tuple[str, str]]:
+def _secrets_and_config_maps(spec: JsonMapping) -> Iterator[tuple[str, str]]:
     for reference in maps_at(spec, "imagePullSecrets"):
         yield SECRETS, text_at(reference, "name")
     for group in _CONTAINERS:
@@ -125,7 +125,7 @@ def _secrets_and_config_maps(spec: Raw) -> Iterator[tuple[str, str]]:
         yield from _in_volume(volume)
 
 
-def _in_container(container: Raw) -> Iterator[tuple[str, str]]:
+def _in_container(container: JsonMapping) -> Iterator[tuple[str, str]]:
     for source in maps_at(container, "envFrom"):
         yield SECRETS, text_at(map_at(source, "secretRef"), "name")
         yield CONFIG_MAPS, text_at(map_at(source, "configMapRef"), "name")
@@ -135,7 +135,7 @@ def _in_container(container: Raw) -> Iterator[tuple[str, str]]:
         yield CONFIG_MAPS, text_at(map_at(source, "configMapKeyRef"), "name")
 
 
-def _in_volume(volume: Raw) -> Iterator[tuple[str, str]]:
+def _in_volume(volume: JsonMapping) -> Iterator[tuple[str, str]]:
     yield SECRETS, text_at(map_at(volume, "secret"), "secretName")
     yield SECRETS, text_at(map_at(volume, "azureFile"), "secretName")
     yield CONFIG_MAPS, text_at(map_at(volume, "configMap"), "name")
@@ -146,7 +146,7 @@ def _in_volume(volume: Raw) -> Iterator[tuple[str, str]]:
         yield CONFIG_MAPS, text_at(map_at(projection, "configMap"), "name")
 
 
-def _claims(pod: Raw) -> Iterator[str]:
+def _claims(pod: JsonMapping) -> Iterator[str]:
     """Yield the names of the pod's resource claims, that for extended resources included."""
     status = map_at(pod, "status")
     created = {
@@ -161,7 +161,7 @@ def _claims(pod: Raw) -> Iterator[str]:
     yield text_at(map_at(status, "extendedResourceClaimStatus"), "resourceClaimName")
 
 
-def _classic_claims(pod: Raw) -> Iterator[str]:
+def _classic_claims(pod: JsonMapping) -> Iterator[str]:
     """Yield the names of the pod's classic claims, those that are created for it included."""
     entries = maps_at(map_at(pod, "spec"), "resourceClaims")
     annotations = map_at(map_at(pod, "metadata"), "annotations")
@@ -171,7 +171,7 @@ def _classic_claims(pod: Raw) -> Iterator[str]:
                 yield entry.claim_name
 
 
-def volume_secrets(volume: Raw) -> frozenset[tuple[str, str]]:
+def volume_secrets(volume: JsonMapping) -> frozenset[tuple[str, str]]:
     """Return namespace and name of the secrets that a kubelet needs to mount a PersistentVolume."""
     spec = map_at(volume, "spec")
     default = text_at(map_at(spec, "claimRef"), "namespace")
@@ -189,7 +189,7 @@ def volume_secrets(volume: Raw) -> frozenset[tuple[str, str]]:
     return frozenset((namespace, name) for namespace, name in found if name)
 
 
-def api_objects_needed(pod: Raw) -> str:
+def api_objects_needed(pod: JsonMapping) -> str:
     """Return which objects of the API a pod needs, in upstream's words; "" if it needs none."""
     spec = map_at(pod, "spec")
     if text_at(spec, "serviceAccountName"):
@@ -206,7 +206,7 @@ def api_objects_needed(pod: Raw) -> str:
     return ""
 
 
-def _volume_needs(volume: Raw) -> str:
+def _volume_needs(volume: JsonMapping) -> str:
     sources = [key for key, value in volume.items() if key != "name" and value is not None]
     for source in sources:
         if source in _API_VOLUMES:

@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 
 from holdfast.api import field_errors, scheme
-from holdfast.api.decode import JsonObject, convert_object
-from holdfast.api.json_fields import Raw, map_at, text_at
+from holdfast.api.decode import JsonMapping, JsonObject, convert_object
+from holdfast.api.json_fields import map_at, text_at
 from holdfast.api.labels import from_selector
 from holdfast.api.meta import LabelSelector
 from holdfast.apiserver.descriptor import KindDescriptor, selectable_fields, untyped_resource
@@ -28,7 +28,7 @@ from holdfast.validation.template import NOT_NEGATIVE
 _COUNTS = ("replicas", "minReadySeconds", "revisionHistoryLimit", "progressDeadlineSeconds")
 
 
-def check_workload(obj: Raw) -> Iterable[Cause]:
+def check_workload(obj: JsonMapping) -> Iterable[Cause]:
     """Yield what is wrong with a Deployment, ReplicaSet, StatefulSet or DaemonSet."""
     spec = obj.get("spec")
     if not isinstance(spec, dict):

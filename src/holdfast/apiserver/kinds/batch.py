@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from holdfast.api import field_errors
-from holdfast.api.json_fields import Raw, map_at, text_at
+from holdfast.api.decode import JsonMapping
+from holdfast.api.json_fields import map_at, text_at
 from holdfast.apiserver.descriptor import (
     DeletionStrategy,
     KindDescriptor,
@@ -36,13 +37,13 @@ _LONGEST_CRON_JOB = 52
 """Eleven characters are added to the names of its Jobs, which label their pods."""
 
 
-def check_job(job: Raw) -> Iterable[Cause]:
+def check_job(job: JsonMapping) -> Iterable[Cause]:
     """Yield what is wrong with a Job and its pod template."""
     yield from check_host_names(job)
     yield from _check_spec(map_at(job, "spec"), "spec")
 
 
-def check_cron_job(cron_job: Raw) -> Iterable[Cause]:
+def check_cron_job(cron_job: JsonMapping) -> Iterable[Cause]:
     """Yield what is wrong with a CronJob: its schedule, its counts and its Job template."""
     name = text_at(map_at(cron_job, "metadata"), "name")
     if len(name) > _LONGEST_CRON_JOB:
@@ -66,7 +67,7 @@ def check_cron_job(cron_job: Raw) -> Iterable[Cause]:
         yield field_errors.not_supported(f"{at}.manualSelector", True, ("nil", "false"))
 
 
-def _check_timing(spec: Raw) -> Iterable[Cause]:
+def _check_timing(spec: JsonMapping) -> Iterable[Cause]:
     """Yield what is wrong with the schedule and the time zone of a CronJob."""
     schedule, zone = text_at(spec, "schedule"), spec.get("timeZone")
     if not schedule:
@@ -77,7 +78,7 @@ def _check_timing(spec: Raw) -> Iterable[Cause]:
         yield from name_errors("spec.timeZone", zone, time_zone_errors(zone))
 
 
-def _check_spec(spec: Raw, path: str) -> Iterable[Cause]:
+def _check_spec(spec: JsonMapping, path: str) -> Iterable[Cause]:
     yield from check_job_spec(spec, path)
     pod, at = map_at(map_at(spec, "template"), "spec"), f"{path}.template.spec"
     yield from check_pod_spec(pod, at)

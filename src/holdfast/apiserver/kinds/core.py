@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from holdfast.api import field_errors, scheme
-from holdfast.api.decode import JsonObject
-from holdfast.api.json_fields import Raw, map_at
+from holdfast.api.decode import JsonMapping, JsonObject
+from holdfast.api.json_fields import map_at
 from holdfast.apiserver.descriptor import (
     AdmissionPlugin,
     DeletionStrategy,
@@ -112,7 +112,7 @@ def _check_node(node: JsonObject) -> Iterable[Cause]:
             yield field_errors.not_supported(at, taint.get("effect") or "", EFFECTS)
 
 
-def _check_template_claims(obj: Raw, *path: str) -> Iterable[Cause]:
+def _check_template_claims(obj: JsonMapping, *path: str) -> Iterable[Cause]:
     """Return what is wrong with the claims in a pod template at a path."""
     for key in path:
         obj = map_at(obj, key)

@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from holdfast.api import field_errors, names
-from holdfast.api.decode import JsonObject
-from holdfast.api.json_fields import Raw, list_at, map_at, maps_at, text_at
+from holdfast.api.decode import JsonMapping, JsonObject
+from holdfast.api.json_fields import list_at, map_at, maps_at, text_at
 from holdfast.api.node_selection import NAME_FIELD
 from holdfast.apiserver.access.rbac import forbidden_message
 from holdfast.apiserver.operation import Operation
@@ -22,7 +22,7 @@ from holdfast.validation.device_selectors import SelectorRules, selector_rules
 from holdfast.validation.json_fields import is_same
 from holdfast.validation.resource_claim import check_claim, check_claim_template
 from holdfast.validation.resource_claim_status import (
-    DeviceId,
+    AllocatedDeviceId,
     allocated_devices,
     check_claim_status,
     device_id,
@@ -91,13 +91,15 @@ def check_template_request(
         yield from _check_admin_requests(op, map_at(map_at(new, "spec"), "spec"))
 
 
-def _check_admin_requests(op: Operation, spec: Raw) -> Iterable[Cause]:
+def _check_admin_requests(op: Operation, spec: JsonMapping) -> Iterable[Cause]:
     requests = maps_at(map_at(spec, "devices"), "requests")
     wanted = [map_at(request, "exactly") for request in requests]
     return _check_admin_access(op, wanted, "spec.devices.requests")
 
 
-def _check_admin_results(op: Operation, status: Raw, before: Raw) -> Iterable[Cause]:
+def _check_admin_results(
+    op: Operation, status: JsonMapping, before: JsonMapping
+) -> Iterable[Cause]:
     now, earlier = (
         maps_at(map_at(map_at(one, "allocation"), "devices"), "results") for one in (status, before)
     )
@@ -121,7 +123,7 @@ def _check_admin_access(op: Operation, wanted: Iterable[Any], path: str) -> Iter
         yield field_errors.forbidden(f"{path}[{first}].adminAccess", message)
 
 
-def _check_binding(op: Operation, status: Raw, before: Raw) -> Iterator[Cause]:
+def _check_binding(op: Operation, status: JsonMapping, before: JsonMapping) -> Iterator[Cause]:
     """Check the right to allocate and reserve: that on resourceclaims/binding of the cluster."""
     if is_same_allocation(status.get("allocation"), before.get("allocation")) and is_same(
         status.get("reservedFor"), before.get("reservedFor")
@@ -136,7 +138,7 @@ def _check_binding(op: Operation, status: Raw, before: Raw) -> Iterator[Cause]:
         yield field_errors.forbidden("status.allocation", message)
 
 
-def _check_drivers(op: Operation, status: Raw, before: Raw) -> Iterator[Cause]:
+def _check_drivers(op: Operation, status: JsonMapping, before: JsonMapping) -> Iterator[Cause]:
     """Check the right to write the status of the devices of each driver."""
     verbs = [f"arbitrary-node:{op.request_info.verb}"]
     if _runs_on_node(op, _node_of(map_at(status, "allocation"))):
@@ -162,19 +164,19 @@ def _refusal(op: Operation, verb: str, subresource: str, namespace: str, name: s
     return forbidden_message(op.user, asked)
 
 
-def _changed_drivers(status: Raw, before: Raw) -> set[str]:
+def _changed_drivers(status: JsonMapping, before: JsonMapping) -> set[str]:
     """Return the drivers of device statuses that were added, removed or changed."""
     now, earlier = (
         {device_id(device): device for device in maps_at(one, "devices")}
         for one in (status, before)
     )
-    changed: set[DeviceId] = {
+    changed: set[AllocatedDeviceId] = {
         key for key in {*now, *earlier} if not is_same(now.get(key), earlier.get(key))
     }
     return {driver for driver, *_ in changed}
 
 
-def _node_of(allocation: Raw) -> str:
+def _node_of(allocation: JsonMapping) -> str:
     """Return the node that an allocation is limited to by name, or ""."""
     terms = maps_at(map_at(allocation, "nodeSelector"), "nodeSelectorTerms")
     fields = maps_at(terms[0], "matchFields") if len(terms) == 1 else ()

@@ -13,8 +13,8 @@ import msgspec
 
 from holdfast.api import field_errors
 from holdfast.api import koordinator_names as names
-from holdfast.api.decode import JsonObject, convert_object
-from holdfast.api.json_fields import Raw, map_at, maps_at, text_at
+from holdfast.api.decode import JsonMapping, JsonObject, convert_object
+from holdfast.api.json_fields import map_at, maps_at, text_at
 from holdfast.api.node_resource_topology import NodeResourceTopology
 from holdfast.api.pod import Pod
 from holdfast.api.quantity import AmountText, units
@@ -75,7 +75,7 @@ def _gpu_errors(amount: AmountText, path: str) -> Iterator[Cause]:
         yield field_errors.invalid(path, str(amount), message)
 
 
-def _share_errors(requests: Raw, path: str) -> Iterator[Cause]:
+def _share_errors(requests: JsonMapping, path: str) -> Iterator[Cause]:
     shared, memory, ratio, core, npu = (
         units(requests.get(name, 0))
         for name in (

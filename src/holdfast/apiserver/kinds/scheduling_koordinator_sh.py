@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 
 from holdfast.api import scheme
-from holdfast.api.decode import JsonObject, convert_object
-from holdfast.api.json_fields import Raw, map_at
+from holdfast.api.decode import JsonMapping, JsonObject, convert_object
+from holdfast.api.json_fields import map_at
 from holdfast.api.reservation import Reservation
 from holdfast.api.scheme import RESERVATIONS
 from holdfast.apiserver.descriptor import AdmissionPlugin, KindDescriptor
@@ -47,7 +47,7 @@ def _check_migration_job(op: Operation, new: JsonObject, old: JsonObject | None)
         raise op.forbidden(_TEMPLATE_REFUSAL, new)
 
 
-def _job_template(job: Raw) -> Any:
+def _job_template(job: JsonMapping) -> Any:
     return map_at(map_at(job, "spec"), "reservationOptions").get("template")
 
 

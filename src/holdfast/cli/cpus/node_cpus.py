@@ -14,7 +14,7 @@ from holdfast.framework.world import World
 from holdfast.numa.cpu_set import format_cpu_list, mask_of, members_of
 from holdfast.numa.node_holdings import NodeHoldings
 from holdfast.numa.node_state import NodeState
-from holdfast.numa.resource_status import NOTHING, Allocation, NumaAmounts
+from holdfast.numa.resource_status import NOTHING, NumaAllocation, NumaAmounts
 from holdfast.numa.topology import CpuTopology
 
 Json = dict[str, Any]
@@ -38,8 +38,8 @@ class Holder:
 
     kind: HolderKind
     name: str
-    has: Allocation
-    left: Allocation
+    has: NumaAllocation
+    left: NumaAllocation
     reservation: str = ""
 
     @property
@@ -141,8 +141,8 @@ def _reservations(world: World, of: NodeHoldings) -> list[Holder]:
 def _others(of: NodeHoldings) -> list[Holder]:
     found, seen = [], 0
     for words, cpus in of.topology.unavailable_for:
-        own = Allocation(cpus & ~seen) if cpus & ~seen else NOTHING
-        found.append(Holder(HolderKind.OTHER, words, Allocation(cpus), own))
+        own = NumaAllocation(cpus & ~seen) if cpus & ~seen else NOTHING
+        found.append(Holder(HolderKind.OTHER, words, NumaAllocation(cpus), own))
         seen |= cpus
     return found
 

@@ -16,8 +16,8 @@ from holdfast.api.node import Taint
 from holdfast.cli.devices.choosing import Listing
 from holdfast.cli.table import NOTHING, format_filled_columns, format_table, join_names
 from holdfast.devices.device_map import (
+    ClaimWithDevice,
     DeviceState,
-    Holder,
     MappedDevice,
     MappedPool,
     RemainingAmount,
@@ -77,7 +77,7 @@ def _device_data(device: MappedDevice, listing: Listing) -> Json:
     }
 
 
-def _holder_data(holder: Holder) -> Json:
+def _holder_data(holder: ClaimWithDevice) -> Json:
     result = holder.result
     return {
         "namespace": holder.claim.namespace,

@@ -15,9 +15,9 @@ from holdfast.cli.devices.choosing import Filter
 from holdfast.cli.table import NOTHING, format_filled_columns, in_one_unit
 from holdfast.cli.world_building import build_world
 from holdfast.device_share.allocations import UNUSED, DeviceUse
-from holdfast.device_share.node_devices import NO_DEVICES, NodeDevices, inventory_of
+from holdfast.device_share.node_devices import NO_DEVICES, NodeDeviceState, inventory_of
 from holdfast.device_share.node_holders import NodeHolders
-from holdfast.device_share.requests import RATIO, RESOURCES, Amounts
+from holdfast.device_share.requests import RATIO, RESOURCES, DeviceAmounts
 from holdfast.framework.world import World
 
 Json = dict[str, Any]
@@ -64,7 +64,7 @@ def _devices(
         listed = published.spec.devices
         infos = {(one.type, one.minor): one for one in listed if one.type in RESOURCES}
         inventory = inventory_of(published, {})
-    state = NodeDevices(inventory, held.used())
+    state = NodeDeviceState(inventory, held.used())
     free = {(kind, minor): left for kind in RESOURCES for minor, left in state.free(kind).items()}
     total = {
         (kind, device.minor): device.total
@@ -88,7 +88,7 @@ def _devices(
         }
 
 
-def _state(info: DeviceInfo | None, left: Amounts, held: bool) -> str:
+def _state(info: DeviceInfo | None, left: DeviceAmounts, held: bool) -> str:
     if info is None:
         return UNLISTED
     if not info.health:
@@ -148,7 +148,7 @@ def _of_device(use: DeviceUse, device: tuple[str, int]) -> Json:
     }
 
 
-def as_amounts(kind: str, amounts: Amounts) -> dict[str, int]:
+def as_amounts(kind: str, amounts: DeviceAmounts) -> dict[str, int]:
     """Return amounts of a device by resource name; those that are missing are zero."""
     padded = (*amounts, *(0,) * (len(RESOURCES[kind]) - len(amounts)))
     return dict(zip(RESOURCES[kind], padded, strict=True))

@@ -10,7 +10,7 @@ from typing import Any
 from holdfast.api.deletion_cost import DELETION_COST, MANAGED_DELETION_COST
 from holdfast.api.pod import Pod
 from holdfast.api.resource_policy import ResourcePolicy
-from holdfast.capacity.policies import Group
+from holdfast.capacity.policies import MatchLabelGroup
 from holdfast.capacity.policy_usage import GroupUsage, PolicyUsage, UnitUsage, headroom_text
 from holdfast.cli.connection import connect, list_all
 from holdfast.cli.policy.listing import READ, as_data, problems, resources_text, selector_text
@@ -133,6 +133,6 @@ def _pod_row(row: dict[str, Any]) -> tuple[str, ...]:
     return (unit, row["node"] or "pending", name, cost)
 
 
-def _group_text(group: Group) -> str:
+def _group_text(group: MatchLabelGroup) -> str:
     """Write the label values that distinguish a group."""
     return ",".join(f"{key}={value}" for key, value in group) or "all"

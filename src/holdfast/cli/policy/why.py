@@ -10,7 +10,7 @@ from typing import Any
 from holdfast.api.meta import Object
 from holdfast.api.node import Node
 from holdfast.api.pod import Pod
-from holdfast.capacity.policies import Group, Policy, counts_for
+from holdfast.capacity.policies import MatchLabelGroup, Policy, counts_for
 from holdfast.capacity.policy_usage import PolicyUsage, UnitUsage, count_text, usage_of
 from holdfast.cli.connection import connect, list_all
 from holdfast.cli.device_explanation_text import device_lines
@@ -148,7 +148,7 @@ def _outside(usage: PolicyUsage, decision: Json) -> Iterable[Json]:
         }
 
 
-def _nominated(usage: PolicyUsage, unit: UnitUsage, key: Group) -> list[str]:
+def _nominated(usage: PolicyUsage, unit: UnitUsage, key: MatchLabelGroup) -> list[str]:
     """Return the pending pods of the group that are nominated to nodes of the unit."""
     return [
         pod.name

@@ -27,7 +27,12 @@ from holdfast.controllers.pod_migration.job_writer import JobWriter
 from holdfast.controllers.reconciler import ControllerContext
 from holdfast.errors import Conflict, HoldfastError, NotFound
 from holdfast.migration.limits import Limit, MigratingPods
-from holdfast.migration.pod_selection import Candidate, find_obstacle, has_local_volumes, pod_rank
+from holdfast.migration.pod_selection import (
+    MigrationCandidate,
+    find_obstacle,
+    has_local_volumes,
+    pod_rank,
+)
 
 WAITING = "WaitForArbitration"
 AT_ONCE = 100
@@ -223,7 +228,9 @@ class Arbiter:
 
     def _find_obstacle(self, pod: Pod) -> str:
         local = self._local_storage.get(pod.uid, False)
-        return find_obstacle(Candidate(pod, self._workloads.of(pod), local), self._settings)
+        return find_obstacle(
+            MigrationCandidate(pod, self._workloads.of(pod), local), self._settings
+        )
 
     def _find_limit(self, pod: Pod, counted: MigratingPods) -> Limit | None:
         if pod.uid in counted.pods:

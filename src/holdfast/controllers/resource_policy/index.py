@@ -17,7 +17,7 @@ from holdfast.api.labels import Selector
 from holdfast.api.pod import Pod
 from holdfast.api.requests import pod_request
 from holdfast.api.resource_policy import ResourcePolicy
-from holdfast.capacity.policies import Group, Policy, compile_policy, means_the_same
+from holdfast.capacity.policies import MatchLabelGroup, Policy, compile_policy, means_the_same
 from holdfast.capacity.policy_usage import (
     GroupUsage,
     PolicyUsage,
@@ -94,7 +94,7 @@ class _Counted(NamedTuple):
 
     pod: Pod
     node: str
-    group: Group
+    group: MatchLabelGroup
     terminating: bool
     requests: tuple[Mapping[str, int], ...]
     """Of the resources in maxResources of each unit; empty if no unit has any."""
@@ -114,7 +114,7 @@ class PolicyEntry:
         """The keys of the pods above the caps by uid, if these are drained."""
         self._caps_resources = any(unit.max_resources for unit in policy.units)
         self._counted: dict[str, _Counted] = {}
-        self._units: list[dict[Group, _GroupPods]] = [{} for _ in policy.units]
+        self._units: list[dict[MatchLabelGroup, _GroupPods]] = [{} for _ in policy.units]
         self._conflicts: dict[str, tuple[str, tuple[PolicyEntry, ...]]] = {}
 
     def put(self, pod: Pod, selecting: tuple[PolicyEntry, ...]) -> bool:

@@ -12,9 +12,9 @@ import numpy as np
 from holdfast.device_share.allocations import DeviceUse
 from holdfast.device_share.candidates import UNRESTRICTED, DeviceRejection, find_candidates
 from holdfast.device_share.ledger import NO_DEVICE
-from holdfast.device_share.node_devices import NodeDevices
-from holdfast.device_share.pod_devices import PodDevices
-from holdfast.device_share.requests import RESOURCES, Amounts, DeviceRequest
+from holdfast.device_share.node_devices import NodeDeviceState
+from holdfast.device_share.pod_devices import RequestedDevices
+from holdfast.device_share.requests import RESOURCES, DeviceAmounts, SharedDeviceRequest
 from holdfast.framework.plugin import Rows
 from holdfast.plugins.device_share.row_searches import RowSearches
 
@@ -26,7 +26,7 @@ Json = dict[str, Any]
 def explain_rows(plan: RowSearches, rows: Rows) -> Json:
     """Return what the pod needs, and what the closest of some rows and its reservations have."""
     ledger, asked = plan.ledger, plan.searches_for(frozenset()).asked
-    if not isinstance(asked, PodDevices):
+    if not isinstance(asked, RequestedDevices):
         return {"requests": [], "closest": None, "reservations": []}
     signatures, first = np.unique(ledger.signatures()[rows], return_index=True)
     found = [
@@ -48,7 +48,7 @@ def explain_rows(plan: RowSearches, rows: Rows) -> Json:
     }
 
 
-def _closeness(devices: NodeDevices, asked: PodDevices) -> tuple[float, int]:
+def _closeness(devices: NodeDeviceState, asked: RequestedDevices) -> tuple[float, int]:
     """Return which part of the devices that the pod needs would fit, and how much is free."""
     parts, most = [], 0
     for request in asked.requests:
@@ -57,13 +57,15 @@ def _closeness(devices: NodeDevices, asked: PodDevices) -> tuple[float, int]:
     return min(1.0, *parts), most
 
 
-def _fitting(devices: NodeDevices, asked: PodDevices, request: DeviceRequest) -> int:
+def _fitting(
+    devices: NodeDeviceState, asked: RequestedDevices, request: SharedDeviceRequest
+) -> int:
     """Return how many devices of a type would each serve its part of the request."""
     found = find_candidates(devices, asked, request, UNRESTRICTED)
     return 0 if isinstance(found, DeviceRejection) else len(found.free)
 
 
-def _node(plan: RowSearches, asked: PodDevices, row: int) -> Json:
+def _node(plan: RowSearches, asked: RequestedDevices, row: int) -> Json:
     """Return the devices of a row of the types that the pod needs, and what is left of each."""
     ledger, node = plan.ledger, plan.nodes.names[row]
     devices = ledger.state(ledger.signature(row))
@@ -119,5 +121,5 @@ def _reservation(plan: RowSearches, slot: int) -> Json:
     }
 
 
-def _amounts(kind: str, amounts: Amounts) -> dict[str, int]:
+def _amounts(kind: str, amounts: DeviceAmounts) -> dict[str, int]:
     return dict(zip(RESOURCES[kind], amounts, strict=True))

@@ -12,9 +12,9 @@ from holdfast.capacity.reservation_cache import ReservationCache
 from holdfast.capacity.reserved_resources import expected_reservation
 from holdfast.columns.node_table import NodeTable
 from holdfast.columns.pod_info import PodInfo
-from holdfast.device_share.candidates import Offer
+from holdfast.device_share.candidates import DeviceOffer
 from holdfast.device_share.ledger import DeviceShareLedger
-from holdfast.device_share.node_holders import Holder, sum_of
+from holdfast.device_share.node_holders import DeviceHolder, sum_of
 from holdfast.devices.inventory import Inventory
 from holdfast.framework.plugin import NO_CHANGE, PodChange, Rows, Verdicts
 from holdfast.framework.reservation_options import ReservationFilter
@@ -101,7 +101,7 @@ class RowSearches(ReservationFilter):
         removed = removed.union(pod.uid for pod in pods)
         signature = self.ledger.signature_of(self.nodes.names[row], removed=removed, added=added)
         mask = self._numa_nodes(row, "", removed)
-        return self.searches_on(row).of(signature, Offer(taken_over, all_of_it=True), mask)
+        return self.searches_on(row).of(signature, DeviceOffer(taken_over, all_of_it=True), mask)
 
     def of_reservation(self, slot: int, change: PodChange = NO_CHANGE) -> Found:
         """Return the result for one of the reservations that the pod may use, on its node."""
@@ -113,7 +113,7 @@ class RowSearches(ReservationFilter):
             signature, left = self.ledger.changed_offer(info.uid, info.node, removed, added)
         else:
             signature, left = self.ledger.offer(info.uid, info.node)
-        offer = Offer(left, self.reservations.restricted_device_types(info.uid))
+        offer = DeviceOffer(left, self.reservations.restricted_device_types(info.uid))
         if row < 0:
             return self.searches_for(NONE_SERVED).of(signature, offer)
         return self.searches_on(row).of(signature, offer, self._numa_nodes(row, info.uid, removed))
@@ -141,10 +141,10 @@ class RowSearches(ReservationFilter):
         served = self._served_on(row, self.with_class) if self.with_class else NONE_SERVED
         return self.searches_for(served)
 
-    def _change(self, row: int, change: PodChange) -> tuple[frozenset[str], list[Holder]]:
+    def _change(self, row: int, change: PodChange) -> tuple[frozenset[str], list[DeviceHolder]]:
         """Return the pods that leave a row, and what those that come would use of its devices."""
         removed = frozenset(pod.uid for pod in change.removed.get(row, ()))
-        node, added = self.nodes.names[row], list[Holder]()
+        node, added = self.nodes.names[row], list[DeviceHolder]()
         for pod in change.added.get(row, ()):
             served = self._served_on(row, self.classes.device_backed(pod.request))
             asked = asked_by(pod, self.nodes.resources, served)
@@ -155,9 +155,9 @@ class RowSearches(ReservationFilter):
                 signature = self.ledger.signature_of(node, removed=removed, added=added)
             else:
                 signature, left = self.ledger.changed_offer(info.uid, node, removed, added)
-                offer = Offer(left, self.reservations.restricted_device_types(info.uid))
+                offer = DeviceOffer(left, self.reservations.restricted_device_types(info.uid))
             use = self.searches_on(row).use_by(asked, signature, offer)
-            added.append(Holder(use, "" if info is None else info.uid))
+            added.append(DeviceHolder(use, "" if info is None else info.uid))
         return removed, added
 
 

@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 
 from holdfast.columns.interner import PODS, ResourceNames
 from holdfast.columns.pod_info import PodInfo
-from holdfast.device_share.allocations import UNUSED, Allocations, DeviceUse, use_of
-from holdfast.device_share.candidates import DeviceRejection, Offer, restriction_of
+from holdfast.device_share.allocations import UNUSED, AllocationsByType, DeviceUse, use_of
+from holdfast.device_share.candidates import DeviceOffer, DeviceRejection, restriction_of
 from holdfast.device_share.choosing import choose_devices, node_rejection
 from holdfast.device_share.ledger import NO_DEVICE, DeviceShareLedger
-from holdfast.device_share.node_devices import NodeDevices
-from holdfast.device_share.pod_devices import PodDevices, pod_devices
+from holdfast.device_share.node_devices import NodeDeviceState
+from holdfast.device_share.pod_devices import RequestedDevices, pod_devices
 from holdfast.device_share.requests import is_of_devices
 from holdfast.device_share.scoring import score_node
 from holdfast.errors import BadRequest
@@ -41,7 +41,7 @@ class Found(NamedTuple):
 
     code: int
     reasons: tuple[str, ...] = ()
-    allocations: Allocations | None = None
+    allocations: AllocationsByType | None = None
     score: int = 0
 
 
@@ -51,7 +51,7 @@ NOTHING_TO_DO = Found(Code.PASS)
 
 def asked_by(
     pod: PodInfo, resources: ResourceNames, served: Collection[int] = ()
-) -> PodDevices | Found:
+) -> RequestedDevices | Found:
     """Return what a pod asks of devices, or the result if nothing is to be searched.
 
     ``served`` are resources of its request that are left to others.
@@ -67,16 +67,16 @@ class Searches:
     """The results for one request, by a state, what a reservation offers, and NUMA nodes."""
 
     def __init__(
-        self, ledger: DeviceShareLedger, asked: PodDevices | Found, args: DeviceShareArgs
+        self, ledger: DeviceShareLedger, asked: RequestedDevices | Found, args: DeviceShareArgs
     ) -> None:
         self._ledger = ledger
         self._args = args
         self.asked = asked
         self._version = ledger.version
-        self._found: dict[tuple[int, Offer | None, int | None], Found] = {}
+        self._found: dict[tuple[int, DeviceOffer | None, int | None], Found] = {}
 
     def of(
-        self, signature: int, offer: Offer | None = None, numa_nodes: int | None = None
+        self, signature: int, offer: DeviceOffer | None = None, numa_nodes: int | None = None
     ) -> Found:
         """Return the result for a state, and for an owner of a reservation on that node.
 
@@ -97,7 +97,9 @@ class Searches:
             found = self._found[key] = self._search(asked, state, offer, numa_nodes)
         return found
 
-    def use_by(self, asked: PodDevices, signature: int, offer: Offer | None) -> DeviceUse:
+    def use_by(
+        self, asked: RequestedDevices, signature: int, offer: DeviceOffer | None
+    ) -> DeviceUse:
         """Return what another pod would use of the devices in a state; nothing if it finds none."""
         if signature == NO_DEVICE:
             return UNUSED
@@ -107,9 +109,9 @@ class Searches:
 
     def _search(
         self,
-        asked: PodDevices,
-        state: NodeDevices,
-        offer: Offer | None,
+        asked: RequestedDevices,
+        state: NodeDeviceState,
+        offer: DeviceOffer | None,
         numa_nodes: int | None,
     ) -> Found:
         rejection = node_rejection(state.inventory, asked, self._args.unsupported)
@@ -187,14 +189,14 @@ class CaseResults:
         return self._scores[np.searchsorted(self._cases, cases)]
 
 
-def _rejected(rejection: DeviceRejection, offer: Offer | None) -> Found:
+def _rejected(rejection: DeviceRejection, offer: DeviceOffer | None) -> Found:
     code = Code.UNRESOLVABLE if rejection.unresolvable else Code.UNSCHEDULABLE
     if offer is None or offer.all_of_it:
         return Found(code, rejection.reasons)
     return Found(code, tuple(f"{OF_RESERVATION}{reason}" for reason in rejection.reasons))
 
 
-def _left_out(offer: Offer, chosen: Allocations) -> list[str]:
+def _left_out(offer: DeviceOffer, chosen: AllocationsByType) -> list[str]:
     """Return the types of devices of which less was chosen than pods have of them."""
     left = offer.remaining.minus(use_of(chosen)).minors()
     return sorted({kind for kind, _ in left if kind in chosen})

@@ -24,7 +24,7 @@ from holdfast.api.devices import (
     ResourceClaim,
     ResourceClaimSpec,
 )
-from holdfast.devices.device_map import Holder, holders_by_device, nodes_text
+from holdfast.devices.device_map import ClaimWithDevice, holders_by_device, nodes_text
 from holdfast.devices.errors import AllocationError
 from holdfast.devices.extended_resources import IN_MEMORY_NAME
 from holdfast.devices.obstacles import (
@@ -225,7 +225,7 @@ class _Explanation:
         }
 
     @cached_property
-    def _holders(self) -> dict[DeviceId, list[Holder]]:
+    def _holders(self) -> dict[DeviceId, list[ClaimWithDevice]]:
         return holders_by_device(self._devices.inventory.claims.all())
 
 
@@ -268,7 +268,7 @@ def _importance(item: tuple[Obstacle, _Affected]) -> tuple[bool, int, str]:
     return obstacle.kind is not ObstacleKind.SELECTOR_ERROR, -len(affected.nodes), obstacle.rule
 
 
-def _holder(holder: Holder) -> Json:
+def _holder(holder: ClaimWithDevice) -> Json:
     return {"claim": holder.claim.key, "pods": list(holder.consumers)}
 
 

@@ -33,7 +33,7 @@ from holdfast.framework.view import View
 from holdfast.numa.node_state import NodeState
 from holdfast.numa.numa_amounts import Strategy
 from holdfast.numa.pod_request import NumaRequest
-from holdfast.numa.resource_status import Allocation, completed_spec, format_status
+from holdfast.numa.resource_status import NumaAllocation, completed_spec, format_status
 from holdfast.numa.trial import Situation, Trial
 from holdfast.plugins.node_numa_resource.explanation import explain_rows
 from holdfast.plugins.node_numa_resource.row_trials import RowTrials, code_of
@@ -317,7 +317,7 @@ class NumaAllocator(RowTrials, NodeScorer, PreemptionRules, Reserver):
         self._annotate(placement, trial.allocation)
         return None
 
-    def _annotate(self, placement: Placement, allocation: Allocation) -> None:
+    def _annotate(self, placement: Placement, allocation: NumaAllocation) -> None:
         if not allocation:
             return
         annotations = placement.pod.pod.metadata.annotations

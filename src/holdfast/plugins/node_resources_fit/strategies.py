@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.capacity.reserved_resources import ReservedForPod
-from holdfast.columns.amounts import Amounts
+from holdfast.columns.amounts import NodeAmounts
 from holdfast.columns.cells import Cells
 from holdfast.columns.interner import CPU, MEMORY
 from holdfast.devices.device_counts import DeviceBackedResource
@@ -92,7 +92,7 @@ class Scorer:
     def __init__(
         self,
         args: FitArgs,
-        amounts: Amounts,
+        amounts: NodeAmounts,
         terms: Sequence[tuple[int, int, int]],
         served: Mapping[int, DeviceBackedResource],
         reserved_for_pod: ReservedForPod | None = None,
@@ -246,7 +246,7 @@ def _free_percent(spare: RawScores, asked: float, have: RawScores) -> RawScores:
     return np.floor(left, out=left)
 
 
-def _used(amounts: Amounts, id_: int) -> tuple[NDArray[Any], Cells[Any]]:
+def _used(amounts: NodeAmounts, id_: int) -> tuple[NDArray[Any], Cells[Any]]:
     """Return what counts as requested: non-zero requests of cpu and memory, else real ones."""
     if id_ in (CPU, MEMORY):
         return amounts.nonzero[id_], amounts.nonzero_at[id_]

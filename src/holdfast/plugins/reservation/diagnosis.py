@@ -11,8 +11,8 @@ import numpy as np
 from holdfast.api.node import Taint
 from holdfast.api.node_selection import required_nodes
 from holdfast.capacity.matching import (
-    Refusal,
     RefusalReason,
+    ReservationRefusal,
     ReservationRequirements,
     ignores_reservations,
 )
@@ -47,7 +47,7 @@ class NodeCounts:
     refused: Counter[RefusalReason] | None = None
     taints: Counter[str] | None = None
 
-    def add(self, why: Refusal | None, *, named: bool) -> None:
+    def add(self, why: ReservationRefusal | None, *, named: bool) -> None:
         """Count one more reservation."""
         self.owned += 1
         self.named += named

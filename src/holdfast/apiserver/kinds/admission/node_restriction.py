@@ -15,8 +15,8 @@ from cryptography import x509
 from cryptography.x509.oid import NameOID
 
 from holdfast.api.classic_names import OWN_GROUP, POD_CLAIMS
-from holdfast.api.decode import JsonObject
-from holdfast.api.json_fields import Raw, map_at, maps_at, text_at
+from holdfast.api.decode import JsonMapping, JsonObject
+from holdfast.api.json_fields import map_at, maps_at, text_at
 from holdfast.api.node_names import LEASE_NAMESPACE, NODE_USER
 from holdfast.apiserver.access.node_references import (
     MIRROR_ANNOTATION,
@@ -145,14 +145,14 @@ def _check_pod_status(node: str, new: JsonObject, old: JsonObject) -> str:
     return ""
 
 
-def _claim_statuses(status: Raw) -> list[tuple[Any, Any]]:
+def _claim_statuses(status: JsonMapping) -> list[tuple[Any, Any]]:
     return [
         (entry.get("name"), entry.get("resourceClaimName"))
         for entry in maps_at(status, "resourceClaimStatuses")
     ]
 
 
-def _differ(new: Raw, old: Raw, part: str) -> bool:
+def _differ(new: JsonMapping, old: JsonMapping, part: str) -> bool:
     return (new.get(part) or None) != (old.get(part) or None)
 
 
@@ -183,7 +183,7 @@ def _check_node(op: Operation, node: str, new: JsonObject, old: JsonObject | Non
     return f"is not allowed to modify labels: {labels}" if labels else ""
 
 
-def _restricted_labels(new: Raw, old: Raw) -> list[str]:
+def _restricted_labels(new: JsonMapping, old: JsonMapping) -> list[str]:
     """Return the changed labels that a node may not change.
 
     >>> _restricted_labels({"kubernetes.io/os": "linux", "x": "1", "a.k8s.io/b": "2"}, {})

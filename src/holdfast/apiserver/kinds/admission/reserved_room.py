@@ -7,7 +7,7 @@ template.
 from __future__ import annotations
 
 from holdfast.api.decode import JsonMapping, JsonObject
-from holdfast.api.json_fields import Raw, map_at
+from holdfast.api.json_fields import map_at
 from holdfast.api.reservation_names import IGNORED
 from holdfast.api.scheduling_rights import USE_RESERVED_ROOM
 from holdfast.apiserver.descriptor import AdmissionPlugin
@@ -38,13 +38,13 @@ def _refusal(*path: str) -> str:
     return f"{'.'.join((*path, 'metadata.labels'))}[{IGNORED}]: {REFUSAL}"
 
 
-def _at(obj: Raw, path: tuple[str, ...]) -> Raw:
+def _at(obj: JsonMapping, path: tuple[str, ...]) -> JsonMapping:
     for key in path:
         obj = map_at(obj, key)
     return obj
 
 
-def _ignores(pod: Raw) -> bool:
+def _ignores(pod: JsonMapping) -> bool:
     return map_at(map_at(pod, "metadata"), "labels").get(IGNORED) == "true"
 
 

@@ -17,7 +17,7 @@ from holdfast.apiserver.descriptor import AdmissionPlugin
 from holdfast.apiserver.operation import Operation
 from holdfast.apiserver.schema.stored_objects import decode, value_builder
 from holdfast.feature_gates import Feature
-from holdfast.quota.charging import Charge, Refusal, charge_write
+from holdfast.quota.charging import Charge, QuotaRefusal, charge_write
 from holdfast.quota.evaluators import IGNORED, evaluator_of
 from holdfast.store import ObjectKey, Store, StoredObject
 from holdfast.store.store import ValueBuilder
@@ -77,7 +77,7 @@ def charge_quotas(op: Operation, new: JsonObject, old: JsonObject | None) -> Non
     lookups = StoredLookups(op.context.store, op.context.clock.now(), extended)
     enforce = subresource != "status"
     result = charge_write(quotas, evaluator, after, before, lookups, enforce=enforce)
-    if isinstance(result, Refusal):
+    if isinstance(result, QuotaRefusal):
         raise op.forbidden(result.message, new)
     by_name = {each.key.name: each for each in stored}
     op.related_writes += [_write(by_name[charge.quota.name], charge) for charge in result]

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 
 from holdfast.api import field_errors, names
-from holdfast.api.decode import convert_object
-from holdfast.api.json_fields import Raw, map_at
+from holdfast.api.decode import JsonMapping, convert_object
+from holdfast.api.json_fields import map_at
 from holdfast.api.pod import Pod
 from holdfast.api.quantity import AmountText, Quantity
 from holdfast.api.requests import (
@@ -34,12 +34,12 @@ POD_LEVEL = (CPU, HUGE_PAGES_PREFIX, MEMORY)
 """The resources of whole pods, as in upstream's message."""
 
 
-def check_container_resources(resources: Raw, path: str) -> Iterator[Cause]:
+def check_container_resources(resources: JsonMapping, path: str) -> Iterator[Cause]:
     """Yield what is wrong with the requests and limits of a container."""
     return _check_resources(resources, path, _check_name)
 
 
-def check_pod_resources(spec: Raw, path: str) -> Iterator[Cause]:
+def check_pod_resources(spec: JsonMapping, path: str) -> Iterator[Cause]:
     """Yield what is wrong with the requests and limits of a whole pod."""
     resources, at = spec.get("resources"), f"{path}.resources"
     if not isinstance(resources, dict):
@@ -57,7 +57,7 @@ def check_pod_resources(spec: Raw, path: str) -> Iterator[Cause]:
         return  # a malformed amount is reported already
 
 
-def _check_sums(resources: Raw, pod: Pod, path: str) -> Iterator[Cause]:
+def _check_sums(resources: JsonMapping, pod: Pod, path: str) -> Iterator[Cause]:
     """Compare the amounts of the containers with those of the pod."""
     requests, limits = map_at(resources, "requests"), map_at(resources, "limits")
     huge_limits = {n: v for n, v in container_limit_nanos(pod).items() if _is_huge_page(n)}
@@ -78,7 +78,7 @@ def _check_sums(resources: Raw, pod: Pod, path: str) -> Iterator[Cause]:
                 yield field_errors.invalid(at, text, message)
 
 
-def _check_resources(resources: Raw, path: str, check_name: CheckName) -> Iterator[Cause]:
+def _check_resources(resources: JsonMapping, path: str, check_name: CheckName) -> Iterator[Cause]:
     """Yield what is wrong with requests and limits.
 
     Extended resources and huge pages cannot be overcommitted: requests must equal limits.
