@@ -8,11 +8,16 @@ import pytest
 from holdfast.api.scheme import NODES, PODS
 from holdfast.apiserver.inprocess import InProcessTransport
 from holdfast.client.client import Client
-from holdfast.clock import SystemClock
 from holdfast.cluster import Cluster
 from holdfast.engine.audit import Auditor
-from holdfast.errors import Refused
-from holdfast.settings import ClusterSettings, NodeSettings, SchedulerSettings, ServerSettings
+from holdfast.runtime.clock import SystemClock
+from holdfast.runtime.errors import Refused
+from holdfast.runtime.settings import (
+    ClusterSettings,
+    NodeSettings,
+    SchedulerSettings,
+    ServerSettings,
+)
 from holdfast.testing import a_pod
 
 

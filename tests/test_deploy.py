@@ -17,7 +17,7 @@ from holdfast.apiserver.kinds.admission.pod_allocations import REFUSAL, WARNING
 from holdfast.apiserver.user import User
 from holdfast.client.client import Client
 from holdfast.controllers.controller_manager import BESIDE_KUBERNETES
-from holdfast.errors import Forbidden
+from holdfast.runtime.errors import Forbidden
 from holdfast.testing import a_node, a_pod
 from holdfast.testing.harness import Harness
 from rights import RBAC, objects, rights_of_role

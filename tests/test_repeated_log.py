@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from holdfast.repeated_log import MAX_LINES, RepeatFilter, Repeats
+from holdfast.runtime.repeated_log import MAX_LINES, RepeatFilter, Repeats
 
 
 class Seconds:

@@ -9,11 +9,11 @@ import pytest
 
 from holdfast import cluster as wiring
 from holdfast import server_process
-from holdfast.clock import SystemClock
 from holdfast.cluster import Cluster
-from holdfast.errors import HoldfastError
-from holdfast.feature_gates import FeatureGates
-from holdfast.settings import ClusterSettings, NodeSettings, ServerSettings
+from holdfast.runtime.clock import SystemClock
+from holdfast.runtime.errors import HoldfastError
+from holdfast.runtime.feature_gates import FeatureGates
+from holdfast.runtime.settings import ClusterSettings, NodeSettings, ServerSettings
 
 HANG_SECONDS = 60.0
 

@@ -27,11 +27,11 @@ from urllib.parse import urlsplit
 import msgspec
 
 from holdfast.api.timestamps import parse_rfc3339, rfc3339_micro
-from holdfast.child_process import COMMAND
 from holdfast.client.endpoint import Endpoint
 from holdfast.client.http import HttpTransport
 from holdfast.client.transport import Request, Response
-from holdfast.clock import SystemClock
+from holdfast.runtime.child_process import COMMAND
+from holdfast.runtime.clock import SystemClock
 
 PODS = "/api/v1/namespaces/default/pods"
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"

@@ -19,7 +19,7 @@ from holdfast.api.scheme import DEVICE_CLASSES, PODS, RESOURCE_CLAIM_TEMPLATES, 
 from holdfast.client.client import Client
 from holdfast.client.http import HttpTransport
 from holdfast.client.kubeconfig import load
-from holdfast.errors import NotFound
+from holdfast.runtime.errors import NotFound
 
 EXAMPLE = Path(__file__).parents[1] / "examples" / "51-driver-nvidia"
 RESOURCES = {r.kind: r for r in (DEVICE_CLASSES, PODS, RESOURCE_CLAIM_TEMPLATES)}

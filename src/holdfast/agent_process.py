@@ -14,9 +14,9 @@ from holdfast.api.node_names import STANDALONE
 from holdfast.client.client import Client
 from holdfast.client.endpoint import Endpoint
 from holdfast.client.http import HttpTransport
-from holdfast.clock import Clock
-from holdfast.errors import HoldfastError
-from holdfast.settings import AgentSettings, NodeShape
+from holdfast.runtime.clock import Clock
+from holdfast.runtime.errors import HoldfastError
+from holdfast.runtime.settings import AgentSettings, NodeShape
 
 HEALTH_CHECK_SECONDS = 0.5
 """How often to check whether the agent is still running."""

@@ -20,17 +20,17 @@ from holdfast.client.endpoint import Endpoint
 from holdfast.client.events import DRAIN_SECONDS
 from holdfast.client.http import HttpTransport
 from holdfast.client.kubeconfig import read_embedded_credentials
-from holdfast.clock import Clock
 from holdfast.embedded_server import PKI, EmbeddedServer
-from holdfast.errors import HoldfastError, Unavailable
-from holdfast.feature_gates import Feature
-from holdfast.server_process import ServerProcess
-from holdfast.settings import (
+from holdfast.runtime.clock import Clock
+from holdfast.runtime.errors import HoldfastError, Unavailable
+from holdfast.runtime.feature_gates import Feature
+from holdfast.runtime.settings import (
     ClusterSettings,
     MigrationSettings,
     NodeSettings,
     SchedulerSettings,
 )
+from holdfast.server_process import ServerProcess
 
 if TYPE_CHECKING:
     from holdfast.configuration.reading import Configuration

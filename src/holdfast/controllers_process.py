@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 from prometheus_client import CollectorRegistry, generate_latest
 
 from holdfast.client.endpoint import Endpoint
-from holdfast.clock import Clock
 from holdfast.controllers.controller_manager import BESIDE_KUBERNETES, ControllerManager
 from holdfast.elected_process import ElectedProcess
-from holdfast.metric_types import CallbackMetric, MetricCollector
-from holdfast.settings import ControllerSettings, ElectionSettings, RequestLimits
+from holdfast.runtime.clock import Clock
+from holdfast.runtime.metric_types import CallbackMetric, MetricCollector
+from holdfast.runtime.settings import ControllerSettings, ElectionSettings, RequestLimits
 
 if TYPE_CHECKING:
     from holdfast.configuration.reading import Configuration

@@ -12,7 +12,6 @@ from prometheus_client import CollectorRegistry, generate_latest
 from holdfast.client.client import Client
 from holdfast.client.endpoint import Endpoint
 from holdfast.client.http import HttpTransport
-from holdfast.clock import Clock
 from holdfast.configuration.file import load as load_scheduling
 from holdfast.configuration.file import load_descheduling
 from holdfast.descheduler.configuration import NAME, DeschedulerConfiguration, read
@@ -20,11 +19,12 @@ from holdfast.descheduler.descheduler import Descheduler
 from holdfast.descheduler.plan import PlannedMove
 from holdfast.elected_process import ElectedProcess
 from holdfast.engine.profile import Profile
-from holdfast.errors import BadConfiguration
-from holdfast.metric_types import CallbackMetric, MetricCollector
 from holdfast.migration.arguments import KIND
 from holdfast.plugins import default_profiles
-from holdfast.settings import ElectionSettings, RequestLimits
+from holdfast.runtime.clock import Clock
+from holdfast.runtime.errors import BadConfiguration
+from holdfast.runtime.metric_types import CallbackMetric, MetricCollector
+from holdfast.runtime.settings import ElectionSettings, RequestLimits
 
 __all__ = [
     "DeschedulerConfiguration",

@@ -13,10 +13,10 @@ from holdfast.client.endpoint import Endpoint
 from holdfast.client.http import HttpTransport
 from holdfast.client.leader import LeaderElection, LeaseTimes
 from holdfast.client.transport import LeaseGuardedTransport, ThrottledTransport, Transport
-from holdfast.clock import Clock
-from holdfast.errors import HoldfastError
-from holdfast.metric_types import CallbackMetric, MetricCollector
-from holdfast.settings import ElectionSettings, RequestLimits
+from holdfast.runtime.clock import Clock
+from holdfast.runtime.errors import HoldfastError
+from holdfast.runtime.metric_types import CallbackMetric, MetricCollector
+from holdfast.runtime.settings import ElectionSettings, RequestLimits
 
 DEFAULT_BURST = 100
 

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from holdfast.client.client import Client
-from holdfast.clock import Clock
-from holdfast.errors import Refused
-from holdfast.settings import ServerSettings
+from holdfast.runtime.clock import Clock
+from holdfast.runtime.errors import Refused
+from holdfast.runtime.settings import ServerSettings
 
 if TYPE_CHECKING:
     from holdfast.apiserver.access.credentials import Credentials

@@ -11,9 +11,9 @@ import json
 from asyncio.subprocess import PIPE, Process
 from pathlib import Path
 
-from holdfast.child_process import COMMAND, exit_description
-from holdfast.errors import HoldfastError, Refused
-from holdfast.settings import ClusterSettings
+from holdfast.runtime.child_process import COMMAND, exit_description
+from holdfast.runtime.errors import HoldfastError, Refused
+from holdfast.runtime.settings import ClusterSettings
 
 READY, FAILED = "ready", "failed"
 _LONG_LINE = b"a line of 64 KiB or more"

@@ -20,10 +20,10 @@ from holdfast.apiserver.wire.http_connection import HttpConnection, read_body
 from holdfast.apiserver.wire.https_listener import HttpsServer, listen
 from holdfast.apiserver.wire.in_flight import InFlightLimits, too_many
 from holdfast.apiserver.wire.responses import error_response
-from holdfast.certificates import KeyPair, make_authority, make_server_certificate
 from holdfast.classic_dra.admission_review import answer_review
-from holdfast.clock import Clock
-from holdfast.errors import (
+from holdfast.runtime.certificates import KeyPair, make_authority, make_server_certificate
+from holdfast.runtime.clock import Clock
+from holdfast.runtime.errors import (
     BadConfiguration,
     BadRequest,
     HoldfastError,
@@ -31,11 +31,16 @@ from holdfast.errors import (
     Refused,
     Unauthorized,
 )
-from holdfast.health_checks import page
-from holdfast.metric_types import CounterMetric, Histogram, MetricCollector, exponential_buckets
-from holdfast.private_files import replace_file, write_private
-from holdfast.repeated_log import Repeats
-from holdfast.settings import ServerLimits
+from holdfast.runtime.health_checks import page
+from holdfast.runtime.metric_types import (
+    CounterMetric,
+    Histogram,
+    MetricCollector,
+    exponential_buckets,
+)
+from holdfast.runtime.private_files import replace_file, write_private
+from holdfast.runtime.repeated_log import Repeats
+from holdfast.runtime.settings import ServerLimits
 
 PATH, PAGES = "/pods", ("healthz", "livez", "readyz")
 CERTIFICATE, KEY, AUTHORITY = "tls.crt", "tls.key", "ca.crt"

@@ -17,8 +17,8 @@ from holdfast.apiserver.inprocess import InProcessTransport
 from holdfast.apiserver.kinds.printers.pods import POD
 from holdfast.apiserver.user import own_user
 from holdfast.client.client import Client
-from holdfast.errors import NotFound
-from holdfast.settings import NodeSettings
+from holdfast.runtime.errors import NotFound
+from holdfast.runtime.settings import NodeSettings
 from holdfast.testing.builders import a_pod
 from holdfast.testing.faults import FaultyTransport
 

@@ -19,11 +19,16 @@ from holdfast.apiserver.access.credentials import write_node_kubeconfig
 from holdfast.apiserver.inprocess import InProcessTransport
 from holdfast.client.client import Client
 from holdfast.client.informer import Informer
-from holdfast.clock import SystemClock
 from holdfast.cluster import PKI, Cluster
 from holdfast.driverkit.checkpoint import Checkpoint
-from holdfast.errors import NotFound
-from holdfast.settings import ClusterSettings, NodeSettings, SchedulerSettings, ServerSettings
+from holdfast.runtime.clock import SystemClock
+from holdfast.runtime.errors import NotFound
+from holdfast.runtime.settings import (
+    ClusterSettings,
+    NodeSettings,
+    SchedulerSettings,
+    ServerSettings,
+)
 from holdfast.testing import a_pod
 from holdfast.testing.device_builders import a_claim, a_claim_template, a_device_class
 from soak_size import SEED

@@ -10,10 +10,10 @@ from holdfast.agent.node_pod import NODE_PODS
 from holdfast.api.scheme import EVENTS
 from holdfast.apiserver.inprocess import InProcessTransport
 from holdfast.client.client import Client
-from holdfast.clock import SystemClock
 from holdfast.cluster import Cluster
-from holdfast.errors import NotFound
-from holdfast.settings import ClusterSettings, NodeSettings, ServerSettings
+from holdfast.runtime.clock import SystemClock
+from holdfast.runtime.errors import NotFound
+from holdfast.runtime.settings import ClusterSettings, NodeSettings, ServerSettings
 from holdfast.testing import a_pod
 
 SECONDS = 90.0

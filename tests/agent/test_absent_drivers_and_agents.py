@@ -12,7 +12,7 @@ from holdfast.agent.node_setup import make_agent
 from holdfast.api.node_names import STANDALONE
 from holdfast.api.scheme import EVENTS, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES
 from holdfast.client.client import Client
-from holdfast.settings import NodeSettings
+from holdfast.runtime.settings import NodeSettings
 from holdfast.testing.builders import a_pod
 from holdfast.testing.device_builders import a_claim, a_device_class, a_slice
 from holdfast.testing.harness import Harness

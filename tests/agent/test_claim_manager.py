@@ -15,9 +15,9 @@ from holdfast.agent.claim_manager import ClaimManager
 from holdfast.agent.plugin_registry import PluginRegistry
 from holdfast.agent.pod_devices import NotPrepared
 from holdfast.api.scheme import PODS, RESOURCE_CLAIMS
-from holdfast.clock import SystemClock
-from holdfast.errors import BadConfiguration
 from holdfast.kubelet_api import DRA_V1BETA1, dra_v1_pb2
+from holdfast.runtime.clock import SystemClock
+from holdfast.runtime.errors import BadConfiguration
 from holdfast.testing.builders import a_node, a_pod
 from holdfast.testing.device_builders import a_claim, a_device_class, a_slice
 from holdfast.testing.harness import Harness

@@ -14,8 +14,8 @@ from holdfast.agent.claim_manager import ClaimManager
 from holdfast.agent.plugin_registry import PluginRegistry
 from holdfast.agent.pod_devices import NotPrepared
 from holdfast.api.classic import ClassicClaim
-from holdfast.clock import SystemClock
-from holdfast.errors import Unavailable
+from holdfast.runtime.clock import SystemClock
+from holdfast.runtime.errors import Unavailable
 from holdfast.testing.builders import a_pod, typed
 from holdfast.testing.device_builders import a_claim
 from soak_size import SEED, rounds

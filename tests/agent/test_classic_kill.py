@@ -20,10 +20,10 @@ from holdfast.client.client import Client
 from holdfast.client.http import HttpTransport
 from holdfast.client.informer import Informer
 from holdfast.client.kubeconfig import load
-from holdfast.clock import SystemClock
 from holdfast.cluster import PKI
 from holdfast.controllers.controller_manager import ControllerManager
 from holdfast.driverkit.classic.handle import decode_handle
+from holdfast.runtime.clock import SystemClock
 from holdfast.testing.classic_builders import a_classic_claim, a_classic_class
 
 CLASSIC = classic_resources()

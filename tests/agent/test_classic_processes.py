@@ -14,9 +14,9 @@ from agent.process_cluster import short_directory
 from holdfast.apiserver.access.credentials import write_node_kubeconfig
 from holdfast.apiserver.inprocess import InProcessTransport
 from holdfast.client.client import Client
-from holdfast.clock import SystemClock
 from holdfast.cluster import PKI, Cluster
-from holdfast.settings import ClusterSettings, NodeSettings, ServerSettings
+from holdfast.runtime.clock import SystemClock
+from holdfast.runtime.settings import ClusterSettings, NodeSettings, ServerSettings
 
 pytestmark = [
     pytest.mark.asyncio(loop_scope="module"),

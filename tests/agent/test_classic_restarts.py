@@ -8,9 +8,9 @@ import pytest
 from agent.classic_node import ClassicNode
 from holdfast.agent import claim_manager
 from holdfast.cdi.files import read_spec
-from holdfast.clock import SystemClock
 from holdfast.driverkit import Cdi, Driver
 from holdfast.driverkit.process import DriverProcess, DriverSettings
+from holdfast.runtime.clock import SystemClock
 
 
 @pytest.fixture

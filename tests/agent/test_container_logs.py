@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from holdfast.agent.kubelet_server.container_logs import LogFile, LogOptions, read_log
-from holdfast.clock import SystemClock
-from holdfast.errors import BadRequest
+from holdfast.runtime.clock import SystemClock
+from holdfast.runtime.errors import BadRequest
 
 LINES = (
     "2026-01-01T00:00:01.000000000Z stdout F one",

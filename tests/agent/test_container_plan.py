@@ -11,7 +11,7 @@ from holdfast.agent.runtime import ContainerConfig, ContainerExit, NotStarted
 from holdfast.agent.simulated_pod import SimulatedContainer
 from holdfast.api.decode import convert_object
 from holdfast.api.node import Node
-from holdfast.clock import SystemClock
+from holdfast.runtime.clock import SystemClock
 from holdfast.testing import a_node, a_pod
 
 START = 1_700_000_000.0

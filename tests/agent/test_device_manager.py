@@ -12,8 +12,8 @@ from holdfast.agent import plugin_registry
 from holdfast.agent.device_manager import DeviceManager
 from holdfast.agent.plugin_registry import PluginRegistry
 from holdfast.agent.pod_devices import NotPrepared
-from holdfast.clock import SystemClock
-from holdfast.errors import BadConfiguration, Refused
+from holdfast.runtime.clock import SystemClock
+from holdfast.runtime.errors import BadConfiguration, Refused
 from holdfast.testing.builders import a_pod, typed
 from holdfast.testing.clock import VirtualClock
 

@@ -17,8 +17,8 @@ from holdfast.agent.kubelet_server.node_containers import NodeContainers
 from holdfast.agent.pod_directory import PodDirectories
 from holdfast.agent.process_runtime import ProcessRuntime
 from holdfast.agent.runtime import ContainerConfig, NotStarted
-from holdfast.clock import SystemClock
-from holdfast.errors import NotFound
+from holdfast.runtime.clock import SystemClock
+from holdfast.runtime.errors import NotFound
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="processes are found in /proc")
 

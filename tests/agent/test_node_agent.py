@@ -10,8 +10,8 @@ from holdfast.agent.simulated_claims import SimulatedClaims
 from holdfast.api.node_names import LEASE_NAMESPACE
 from holdfast.api.scheme import EVENTS, LEASES, NODES
 from holdfast.api.timestamps import parse_rfc3339
-from holdfast.errors import Invalid, NotFound, Refused, TooLarge
-from holdfast.settings import NodeSettings
+from holdfast.runtime.errors import Invalid, NotFound, Refused, TooLarge
+from holdfast.runtime.settings import NodeSettings
 from holdfast.testing import VirtualClock, a_pod, typed
 
 

@@ -21,12 +21,12 @@ from holdfast.api.node_names import CERTIFICATE_ANNOTATION
 from holdfast.api.resource import Resource
 from holdfast.apiserver.inprocess import InProcessTransport
 from holdfast.apiserver.user import component_user
-from holdfast.certificates import KeyPair, make_client_certificate
 from holdfast.client.client import Client
 from holdfast.client.transport import Request
-from holdfast.clock import SystemClock
 from holdfast.cluster import Cluster
-from holdfast.settings import ClusterSettings, NodeSettings, ServerSettings
+from holdfast.runtime.certificates import KeyPair, make_client_certificate
+from holdfast.runtime.clock import SystemClock
+from holdfast.runtime.settings import ClusterSettings, NodeSettings, ServerSettings
 from holdfast.testing import a_pod
 from kubectl_program import find_kubectl
 

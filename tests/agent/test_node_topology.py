@@ -12,8 +12,8 @@ from holdfast.api.scheme import NODE_RESOURCE_TOPOLOGIES, NODES, SHARED_DEVICES
 from holdfast.apiserver.inprocess import InProcessTransport
 from holdfast.apiserver.user import SIMULATED_NODES
 from holdfast.client.client import Client
-from holdfast.errors import NotFound
-from holdfast.settings import NodeShape
+from holdfast.runtime.errors import NotFound
+from holdfast.runtime.settings import NodeShape
 from holdfast.testing import a_node
 
 SHAPE = NodeShape(cpu="16", memory="64Gi", numa=2, koordinator_gpus=4)

@@ -24,15 +24,15 @@ from holdfast.cli.explanation_text import format_explanation
 from holdfast.cli.why_command import answer_about
 from holdfast.client.backoff import Backoff
 from holdfast.client.client import Client
-from holdfast.clock import SystemClock
 from holdfast.cluster import Cluster
 from holdfast.configuration.reading import Configuration
 from holdfast.driverkit import Cdi, Device, Driver
 from holdfast.driverkit.process import DriverProcess, DriverSettings
-from holdfast.errors import BadConfiguration, NotFound
-from holdfast.feature_gates import FeatureGates
 from holdfast.plugins import default_profiles
-from holdfast.settings import ClusterSettings, NodeSettings, ServerSettings
+from holdfast.runtime.clock import SystemClock
+from holdfast.runtime.errors import BadConfiguration, NotFound
+from holdfast.runtime.feature_gates import FeatureGates
+from holdfast.runtime.settings import ClusterSettings, NodeSettings, ServerSettings
 from holdfast.testing.builders import a_deployment, a_pod, resource_of
 from holdfast.testing.device_builders import a_claim, a_device_class, a_slice
 from holdfast.testing.drivers import Block, Fail, FaultyDriver

@@ -10,8 +10,8 @@ from agent.polling import until
 from holdfast.agent import plugin_registry
 from holdfast.agent.dra_plugins import DraPlugins, NotRegistered, chosen_services
 from holdfast.agent.plugin_registry import PluginInfo, PluginRegistry, RegistrationRefused
-from holdfast.clock import SystemClock
 from holdfast.kubelet_api import CLASSIC_PLUGIN, DRA_PLUGIN, DRA_V1, DRA_V1BETA1
+from holdfast.runtime.clock import SystemClock
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ from holdfast.agent.simulated_nodes import SimulatedNodes
 from holdfast.api.node_names import LEASE_NAMESPACE
 from holdfast.api.scheme import EVENTS, LEASES, NODES, PODS, RESOURCE_CLAIMS
 from holdfast.api.timestamps import parse_rfc3339, rfc3339_micro
-from holdfast.errors import NotFound
-from holdfast.settings import NodeShape
+from holdfast.runtime.errors import NotFound
+from holdfast.runtime.settings import NodeShape
 from holdfast.testing import a_claim, a_node, a_pod
 
 

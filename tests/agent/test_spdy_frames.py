@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from agent.spdy_client import compressor, opening
 from holdfast.agent.kubelet_server import spdy_frames
 from holdfast.agent.kubelet_server.spdy_frames import Frame, FrameReader, FrameType, FrameWriter
-from holdfast.errors import BadRequest
+from holdfast.runtime.errors import BadRequest
 
 
 def test_the_dictionary_is_that_of_the_protocol() -> None:

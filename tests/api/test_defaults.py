@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.api.defaults import default_object
-from holdfast.errors import BadRequest
+from holdfast.runtime.errors import BadRequest
 
 NOW = "2026-01-02T03:04:05Z"
 RECORDED = [

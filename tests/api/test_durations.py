@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.api import durations
-from holdfast.errors import BadRequest
+from holdfast.runtime.errors import BadRequest
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.api import fields
-from holdfast.errors import BadRequest
+from holdfast.runtime.errors import BadRequest
 
 PENDING = {"metadata.name": "p", "spec.nodeName": "", "status.phase": "Pending"}.__getitem__
 

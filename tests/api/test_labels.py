@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from holdfast.api import labels
 from holdfast.api.meta import LabelSelector, Requirement
-from holdfast.errors import BadRequest
+from holdfast.runtime.errors import BadRequest
 
 KEYS = st.sampled_from(["a", "b", "example.com/c"])
 VALUES = st.sampled_from(["", "x", "y.z", "1", "2"])

@@ -13,7 +13,7 @@ from holdfast.api.quantity import (
     milli,
     units,
 )
-from holdfast.errors import BadRequest
+from holdfast.runtime.errors import BadRequest
 
 FORMATS = st.sampled_from([DECIMAL_SI, BINARY_SI, DECIMAL_EXPONENT])
 AMOUNTS = st.builds(Quantity, st.integers(-(10**18), 10**18), st.integers(-9, 15), FORMATS)

@@ -3,7 +3,7 @@
 import pytest
 
 from holdfast.api.timestamps import parse_rfc3339, rfc3339
-from holdfast.errors import BadRequest
+from holdfast.runtime.errors import BadRequest
 
 
 @pytest.mark.parametrize("text", ["2026-01-02T03:04:05Z", "1970-01-01T00:00:00Z"])

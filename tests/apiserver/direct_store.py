@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from holdfast.clock import SystemClock
+from holdfast.runtime.clock import SystemClock
 from holdfast.store import Store
 
 

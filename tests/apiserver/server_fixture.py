@@ -32,9 +32,9 @@ from holdfast.apiserver.server import ApiServer
 from holdfast.apiserver.user import ADMIN, User
 from holdfast.apiserver.wire.https_listener import HttpsServer
 from holdfast.client.client import Client
-from holdfast.clock import Clock, SystemClock
-from holdfast.feature_gates import FeatureGates
-from holdfast.settings import ServerLimits
+from holdfast.runtime.clock import Clock, SystemClock
+from holdfast.runtime.feature_gates import FeatureGates
+from holdfast.runtime.settings import ServerLimits
 from holdfast.store import Retention, Store
 from holdfast.store.database import WriteFault
 from holdfast.testing.bootstrap_copy import copy_bootstrap_objects

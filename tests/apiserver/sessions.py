@@ -2,7 +2,7 @@
 
 import aiohttp
 
-from holdfast.certificates import make_client_certificate
+from holdfast.runtime.certificates import make_client_certificate
 from tls_client import client_context
 
 

@@ -13,7 +13,7 @@ from holdfast.apiserver.data import load
 from holdfast.apiserver.inprocess import InProcessTransport
 from holdfast.client.classic_group import find_classic_group
 from holdfast.client.client import Client
-from holdfast.feature_gates import FeatureGates
+from holdfast.runtime.feature_gates import FeatureGates
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 NAMED = {"name": "gpu", "claim": {"resourceClaimName": "mine"}}

@@ -7,7 +7,7 @@ from apiserver.sample_objects import CONFIGMAPS, configmap
 from apiserver.server_fixture import start_server
 from apiserver.server_subprocess import server_process
 from holdfast.apiserver.access.credentials import ensure_credentials
-from holdfast.clock import SystemClock
+from holdfast.runtime.clock import SystemClock
 from tls_client import client_context
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from apiserver.server_fixture import start_server
 from holdfast.controllers.discovery import discover
-from holdfast.feature_gates import FeatureGates
+from holdfast.runtime.feature_gates import FeatureGates
 from holdfast.testing import VirtualClock, a_taint_rule
 
 PATH = "/apis/resource.k8s.io/v1beta2/devicetaintrules"

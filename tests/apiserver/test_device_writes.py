@@ -4,7 +4,7 @@ import pytest
 
 from apiserver.device_requests import INVALID, created_claim, refused, write_status
 from apiserver.server_fixture import start_server
-from holdfast.feature_gates import FeatureGates
+from holdfast.runtime.feature_gates import FeatureGates
 from validation.device_builders import CLAIMS, CLASSES, DRIVER, SLICES, claim, exactly, slice_of
 from validation.device_objects import GATED_CLAIMS, GATED_CLASSES, GOOD
 from validation.device_statuses import GOOD_STATUSES, consumer, status

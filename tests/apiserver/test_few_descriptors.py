@@ -14,7 +14,7 @@ from holdfast.apiserver.access.credentials import ensure_credentials
 from holdfast.client.endpoint import Endpoint
 from holdfast.client.http import HttpTransport
 from holdfast.client.transport import Request
-from holdfast.clock import SystemClock
+from holdfast.runtime.clock import SystemClock
 
 DESCRIPTORS = 192
 IDLE, HALF_SENT = 220, 40

@@ -9,7 +9,7 @@ from holdfast.api.string_formats import FORMATS
 from holdfast.apiserver.schema import jsonpath
 from holdfast.cel.errors import EvaluationError
 from holdfast.cel.rules import RuleInput, RuleScope
-from holdfast.errors import BadRequest
+from holdfast.runtime.errors import BadRequest
 
 
 def thing(value):

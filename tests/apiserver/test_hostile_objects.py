@@ -11,7 +11,7 @@ from apiserver.raw_http import connect
 from apiserver.sample_crd import CRDS, THINGS, definition
 from apiserver.sample_objects import CONFIGMAPS, configmap
 from holdfast.cli.app import LogFormatter
-from holdfast.errors import CAUSE_LIMIT
+from holdfast.runtime.errors import CAUSE_LIMIT
 
 PROTOBUF = {"content-type": "application/vnd.kubernetes.protobuf"}
 

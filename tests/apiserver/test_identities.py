@@ -12,7 +12,7 @@ from holdfast.apiserver.user import COMPONENTS, certificate_name
 from holdfast.client.endpoint import Endpoint
 from holdfast.client.http import HttpTransport
 from holdfast.client.transport import Request
-from holdfast.clock import SystemClock
+from holdfast.runtime.clock import SystemClock
 from validation.device_builders import CLAIMS, SLICES, claim, slice_of
 
 DEVICES = "/apis/scheduling.koordinator.sh/v1alpha1/devices"

@@ -12,7 +12,7 @@ from apiserver import every_kind
 from apiserver.widgets import CRDS
 from holdfast.apiserver.kinds import BUILT_IN
 from holdfast.apiserver.verbs.patching import merge_patch
-from holdfast.feature_gates import FeatureGates
+from holdfast.runtime.feature_gates import FeatureGates
 
 CUSTOM_GROUPS = {
     "dra.holdfast.dev",

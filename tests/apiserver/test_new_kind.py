@@ -19,7 +19,7 @@ from holdfast.apiserver.descriptor import (
 from holdfast.apiserver.kinds import BUILT_IN
 from holdfast.apiserver.tables.printer import Printer, age, columns, name
 from holdfast.apiserver.unimplemented_features import UnimplementedFeatures, UnimplementedField
-from holdfast.errors import Forbidden
+from holdfast.runtime.errors import Forbidden
 
 
 def fill_defaults(boat, now):

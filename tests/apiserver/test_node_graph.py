@@ -11,7 +11,7 @@ import pytest
 
 from holdfast.apiserver.access.node_graph import NodeGraph
 from holdfast.apiserver.schema.stored_objects import value_builder
-from holdfast.clock import SystemClock
+from holdfast.runtime.clock import SystemClock
 from holdfast.store import ObjectKey, Store
 from soak_size import SEED, TIMES
 

@@ -30,8 +30,8 @@ from holdfast.apiserver.access.credentials import write_node_kubeconfig
 from holdfast.client.http import HttpTransport
 from holdfast.client.kubeconfig import load
 from holdfast.client.transport import Request
-from holdfast.clock import SystemClock
-from holdfast.errors import BadConfiguration
+from holdfast.runtime.clock import SystemClock
+from holdfast.runtime.errors import BadConfiguration
 
 NODE_1 = {"impersonate-user": "system:node:n1"}
 SELF = "/apis/authentication.k8s.io/v1/selfsubjectreviews"

@@ -11,7 +11,7 @@ from apiserver.comparable_responses import ask
 from apiserver.server_fixture import start_server
 from holdfast.apiserver.kinds.resource import KINDS
 from holdfast.apiserver.verbs.conversion import object_to_requested_version
-from holdfast.feature_gates import FeatureGates
+from holdfast.runtime.feature_gates import FeatureGates
 from real.control_plane import ControlPlane, program
 
 pytestmark = [

@@ -10,7 +10,7 @@ from apiserver.sample_objects import NAMESPACES, PODS, pod
 from apiserver.server_fixture import start_server
 from apiserver.sessions import session_for, time_of
 from holdfast.apiserver.user import component_user
-from holdfast.certificates import make_authority, make_client_certificate
+from holdfast.runtime.certificates import make_authority, make_client_certificate
 from tls_client import client_context
 
 

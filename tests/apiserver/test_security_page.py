@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.settings import ServerLimits
+from holdfast.runtime.settings import ServerLimits
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "security.md").read_text()

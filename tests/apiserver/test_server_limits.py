@@ -17,8 +17,8 @@ from holdfast.apiserver.user import ADMIN, ANONYMOUS, User
 from holdfast.apiserver.wire.connections import Connections
 from holdfast.apiserver.wire.https_listener import Listener
 from holdfast.apiserver.wire.in_flight import InFlightLimits
-from holdfast.errors import TooManyRequests
-from holdfast.settings import ServerLimits
+from holdfast.runtime.errors import TooManyRequests
+from holdfast.runtime.settings import ServerLimits
 from tls_client import client_context
 
 HALF_POST = f"POST {PODS} HTTP/1.1\nhost: HOST\ncontent-length: 3000000\n\n{{"

@@ -10,7 +10,7 @@ from holdfast.capacity.reservation_annotations import (
     exact_match_of,
     resized_amounts,
 )
-from holdfast.errors import BadRequest
+from holdfast.runtime.errors import BadRequest
 from holdfast.testing import a_pod, a_reservation, typed
 
 DEEP = '{"a":' * 5000 + "1" + "}" * 5000

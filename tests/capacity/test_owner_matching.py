@@ -7,8 +7,8 @@ import pytest
 from holdfast.capacity.matching import allows_pre_allocation
 from holdfast.capacity.owner_rules import compile_owners
 from holdfast.capacity.reservation_annotations import affinity_of
-from holdfast.errors import BadRequest
 from holdfast.framework.world import World
+from holdfast.runtime.errors import BadRequest
 from holdfast.testing import a_node, a_pod, a_reservation, typed
 
 PREFIX = "scheduling.koordinator.sh"

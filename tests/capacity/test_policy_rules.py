@@ -5,8 +5,8 @@ import logging
 import pytest
 
 from holdfast.capacity.policies import bound_time, compile_policy
-from holdfast.errors import Invalid
 from holdfast.framework.world import World
+from holdfast.runtime.errors import Invalid
 from holdfast.testing import a_pod, a_resource_policy, a_unit, typed
 
 

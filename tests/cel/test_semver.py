@@ -1,7 +1,7 @@
 import pytest
 
 from holdfast.cel.semver import Semver
-from holdfast.errors import BadRequest
+from holdfast.runtime.errors import BadRequest
 
 IN_ORDER = [
     "1.0.0-alpha", "1.0.0-alpha.1", "1.0.0-alpha.beta", "1.0.0-beta", "1.0.0-beta.2",

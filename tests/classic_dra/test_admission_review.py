@@ -7,7 +7,7 @@ import pytest
 
 from holdfast.api.classic_names import POD_CLAIMS
 from holdfast.classic_dra.admission_review import Result, answer_review, pod_patch
-from holdfast.errors import BadRequest
+from holdfast.runtime.errors import BadRequest
 
 ENTRY = {"name": "gpu", "claim": {"resourceClaimName": "mine"}, "containers": ["a"]}
 NAME_OF = "{}-new".format

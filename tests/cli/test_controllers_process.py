@@ -14,10 +14,10 @@ from holdfast import controllers_process
 from holdfast.api.scheme import PODS, RESERVATIONS
 from holdfast.cli.controllers_command import ControllersState
 from holdfast.client.kubeconfig import load
-from holdfast.clock import SystemClock
 from holdfast.controllers.reconciler import Reconciler
 from holdfast.controllers_process import ControllersProcess, default_settings
-from holdfast.errors import HoldfastError
+from holdfast.runtime.clock import SystemClock
+from holdfast.runtime.errors import HoldfastError
 from holdfast.testing import a_reservation
 
 pytestmark = [pytest.mark.long, pytest.mark.xdist_group("cli-processes")]

@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from holdfast.cli.convert_command import convert_files
-from holdfast.errors import BadRequest
+from holdfast.runtime.errors import BadRequest
 
 STORY = """
 apiVersion: core.k8s.io/v1

@@ -14,11 +14,11 @@ from holdfast.api.scheme import NODES, POD_MIGRATION_JOBS, PODS
 from holdfast.cli import background
 from holdfast.cli.descheduler_command import DeschedulerState, moves_text
 from holdfast.client.kubeconfig import load
-from holdfast.clock import SystemClock
 from holdfast.descheduler import descheduler as component
 from holdfast.descheduler_process import DeschedulerProcess, load_settings
-from holdfast.errors import HoldfastError
-from holdfast.settings import ClusterSettings
+from holdfast.runtime.clock import SystemClock
+from holdfast.runtime.errors import HoldfastError
+from holdfast.runtime.settings import ClusterSettings
 from holdfast.testing import a_node
 
 pytestmark = [pytest.mark.long, pytest.mark.xdist_group("cli-processes")]

@@ -10,8 +10,8 @@ from holdfast.cli.devices import pools
 from holdfast.cli.devices.choosing import Filter, choose
 from holdfast.cli.devices.pools import as_data, as_text
 from holdfast.cli.explanation_text import format_explanation
-from holdfast.errors import Refused
-from holdfast.feature_gates import FeatureGates
+from holdfast.runtime.errors import Refused
+from holdfast.runtime.feature_gates import FeatureGates
 from holdfast.testing import (
     a_claim,
     a_device,

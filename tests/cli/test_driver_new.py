@@ -9,7 +9,7 @@ import yaml
 
 from holdfast.api.resource import Resource
 from holdfast.cli.driver.project import write_project
-from holdfast.errors import Forbidden, Refused
+from holdfast.runtime.errors import Forbidden, Refused
 from stories.tenants import RBAC, ROLE_BINDINGS, two_tenants
 
 

@@ -10,7 +10,7 @@ from holdfast.api.classic_shadows import missing_shadow, shadow_names
 from holdfast.api.decode import convert_object
 from holdfast.api.pod import Pod
 from holdfast.cli.convert_command import convert_manifest
-from holdfast.errors import BadRequest
+from holdfast.runtime.errors import BadRequest
 
 STORY = {"name": "gpu", "template": {"resourceClassName": "acme"}}
 TYPED = {"name": "gpu", "claim": {"template": {"spec": {"resourceClassName": "acme"}}}}

@@ -5,7 +5,7 @@ import typer
 
 from holdfast.cli.background import node_arguments
 from holdfast.cli.node_shape import parse_node_shape
-from holdfast.settings import NodeSettings, NodeShape
+from holdfast.runtime.settings import NodeSettings, NodeShape
 
 FULL = "cpu=16,memory=64Gi,nvidia.com/gpu=8,numa=2,koordinator-gpus=4"
 

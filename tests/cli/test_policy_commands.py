@@ -16,7 +16,7 @@ from holdfast.cli.policy.why import explain
 from holdfast.cli.scheduler_configuration import load_configuration
 from holdfast.cli.snapshot import snapshot_from_objects
 from holdfast.cli.workloads import read_pod_maker
-from holdfast.errors import BadRequest, Refused
+from holdfast.runtime.errors import BadRequest, Refused
 from holdfast.testing import a_deployment, a_unit, typed
 from holdfast.testing.harness import Harness
 from policies.objects import classes, common_nodes, node, od, place, pod, policy, spot

@@ -5,7 +5,6 @@ import os
 import pytest
 
 from cli.conftest import mode
-from holdfast import private_files
 from holdfast.apiserver.access.credentials import (
     ensure_credentials,
     hash_token,
@@ -14,7 +13,8 @@ from holdfast.apiserver.access.credentials import (
 )
 from holdfast.apiserver.user import User
 from holdfast.cli import running_cluster
-from holdfast.errors import BadConfiguration, Refused
+from holdfast.runtime import private_files
+from holdfast.runtime.errors import BadConfiguration, Refused
 from holdfast.store.data_directory import DataDirectory
 
 URL = "https://127.0.0.1:6443"

@@ -12,7 +12,7 @@ from cli.conftest import mode, placed, read_until, with_client
 from cli.process_requests import HEAD, LEASES, asked
 from free_port import free_port
 from holdfast.api.scheme import PODS
-from holdfast.errors import NotFound
+from holdfast.runtime.errors import NotFound
 from holdfast.testing import a_pod
 
 pytestmark = [pytest.mark.long, pytest.mark.xdist_group("cli-processes")]

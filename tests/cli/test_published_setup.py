@@ -11,8 +11,8 @@ from cli.conftest import processes, read_until, with_client
 from holdfast.api.scheme import NODES, PODS
 from holdfast.cli import published_setup
 from holdfast.cli.published_setup import PublishedSetup, publish, read_published
-from holdfast.errors import Refused
-from holdfast.settings import SchedulerSettings
+from holdfast.runtime.errors import Refused
+from holdfast.runtime.settings import SchedulerSettings
 from holdfast.testing import a_pod
 
 pytestmark = [pytest.mark.long]

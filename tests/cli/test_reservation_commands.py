@@ -17,7 +17,7 @@ from holdfast.cli.reservation.why import explain
 from holdfast.cli.snapshot import built_in_profiles
 from holdfast.cli.workloads import read_workload, workload
 from holdfast.cli.world_building import build_world
-from holdfast.errors import Refused
+from holdfast.runtime.errors import Refused
 from holdfast.testing import a_deployment, a_node, a_pod, a_reservation
 from holdfast.testing.harness import Harness
 

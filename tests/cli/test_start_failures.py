@@ -12,7 +12,7 @@ import pytest
 from cli.conftest import read_until, with_client
 from holdfast.api.scheme import PODS
 from holdfast.cli import running_cluster
-from holdfast.errors import HoldfastError
+from holdfast.runtime.errors import HoldfastError
 from holdfast.testing import a_pod
 
 pytestmark = [pytest.mark.long, pytest.mark.xdist_group("cli-start-failures")]

@@ -13,11 +13,11 @@ import pytest
 from cli.conftest import read_until
 from holdfast import webhook_process
 from holdfast.api.classic_names import POD_CLAIMS
-from holdfast.certificates import make_authority, make_client_certificate
 from holdfast.cli.webhook_command import write_certificates
-from holdfast.clock import SystemClock
-from holdfast.errors import BadConfiguration, Refused
-from holdfast.settings import ServerLimits
+from holdfast.runtime.certificates import make_authority, make_client_certificate
+from holdfast.runtime.clock import SystemClock
+from holdfast.runtime.errors import BadConfiguration, Refused
+from holdfast.runtime.settings import ServerLimits
 from holdfast.testing import VirtualClock
 from holdfast.webhook_process import WebhookProcess, WebhookSettings
 

@@ -3,7 +3,7 @@ import asyncio
 import pytest
 
 from holdfast.client.backoff import Backoff, retry
-from holdfast.errors import HoldfastError, NotFound, Unavailable
+from holdfast.runtime.errors import HoldfastError, NotFound, Unavailable
 from holdfast.testing.clock import VirtualClock
 
 BACKOFF = Backoff(first=1.0, limit=3.0)

@@ -12,8 +12,8 @@ from holdfast.client.adaptive_limit import HIGHEST, LOWEST
 from holdfast.client.client import Client
 from holdfast.client.events import DRAIN_SECONDS, STALL_SECONDS, EventRecorder
 from holdfast.client.transport import Response
-from holdfast.clock import SystemClock
-from holdfast.errors import TooManyRequests, status_of
+from holdfast.runtime.clock import SystemClock
+from holdfast.runtime.errors import TooManyRequests, status_of
 from holdfast.testing import Chances, FaultyTransport, a_pod, typed
 
 PODS = [typed(a_pod(f"pod-{n}", metadata={"uid": f"uid-{n}"})) for n in range(50)]

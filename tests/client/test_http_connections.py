@@ -21,7 +21,7 @@ from holdfast.client.client import Client
 from holdfast.client.endpoint import Endpoint, Timeouts
 from holdfast.client.http import HttpTransport
 from holdfast.client.transport import Request
-from holdfast.errors import BadConfiguration, TooManyRequests, Unavailable
+from holdfast.runtime.errors import BadConfiguration, TooManyRequests, Unavailable
 
 
 async def test_a_refused_connection_is_unavailable_and_names_the_url():

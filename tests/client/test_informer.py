@@ -15,7 +15,7 @@ from holdfast.api.scheme import LEASES
 from holdfast.client.client import Client
 from holdfast.client.informer import Informer
 from holdfast.client.informer_set import InformerSet
-from holdfast.errors import Unavailable
+from holdfast.runtime.errors import Unavailable
 from holdfast.testing import Fault, FaultyTransport
 
 NS = "default"

@@ -8,7 +8,7 @@ import yaml
 
 from holdfast.client import kubeconfig
 from holdfast.client.kubeconfig import read_embedded_credentials
-from holdfast.errors import BadConfiguration
+from holdfast.runtime.errors import BadConfiguration
 
 EXEC_VERSION = "client.authentication.k8s.io/v1"
 

@@ -8,7 +8,7 @@ from holdfast.api.timestamps import parse_rfc3339
 from holdfast.client.client import Client
 from holdfast.client.leader import RAW_LEASES, LeaderElection, LeadershipLost, LeaseTimes
 from holdfast.client.transport import LeaseGuardedTransport
-from holdfast.errors import BadConfiguration
+from holdfast.runtime.errors import BadConfiguration
 from holdfast.testing import Fault, FaultyTransport, a_pod
 
 NS = "kube-system"

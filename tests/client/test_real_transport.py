@@ -12,7 +12,7 @@ from holdfast.client import kubeconfig
 from holdfast.client.client import Client
 from holdfast.client.http import HttpTransport
 from holdfast.client.informer import Informer
-from holdfast.clock import SystemClock
+from holdfast.runtime.clock import SystemClock
 from holdfast.testing import Chances, FaultyTransport, a_namespace
 from real.control_plane import ControlPlane, program
 

@@ -18,7 +18,7 @@ from client.scripted_server import (
 )
 from holdfast.client.endpoint import Endpoint, Timeouts
 from holdfast.client.transport import Request
-from holdfast.errors import Unavailable
+from holdfast.runtime.errors import Unavailable
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ import pytest
 
 from holdfast.client.backoff import Backoff
 from holdfast.client.workqueue import QueueClosed, WorkQueue, run_workers
-from holdfast.errors import Unavailable
+from holdfast.runtime.errors import Unavailable
 from holdfast.testing import VirtualClock
 
 

@@ -17,7 +17,7 @@ from holdfast.api.resource import Resource
 from holdfast.api.scheme import LEASES, NAMESPACES, NODES, PODS
 from holdfast.client.client import Client, PatchType, UnreadableObject
 from holdfast.client.transport import Request
-from holdfast.errors import AlreadyExists, Conflict, Expired, Invalid, NotFound, Unavailable
+from holdfast.runtime.errors import AlreadyExists, Conflict, Expired, Invalid, NotFound, Unavailable
 from holdfast.testing import a_namespace, a_node, a_pod
 
 CONFIG_MAPS = Resource("", "v1", "configmaps", "ConfigMap", dict)

@@ -3,7 +3,7 @@
 from holdfast.configuration.catalog import Catalog
 from holdfast.configuration.document import API_VERSION, KIND
 from holdfast.configuration.reading import read
-from holdfast.errors import HoldfastError
+from holdfast.runtime.errors import HoldfastError
 
 
 def config(*profiles, **fields):

@@ -6,7 +6,7 @@ import yaml
 from configuration.config_builders import config, profile
 from holdfast.configuration.document import KIND
 from holdfast.configuration.file import load
-from holdfast.errors import BadConfiguration, NotBuilt
+from holdfast.runtime.errors import BadConfiguration, NotBuilt
 
 HEAD = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
 

@@ -4,7 +4,7 @@ import pytest
 
 from configuration.config_builders import config, mistakes, on, profile
 from holdfast.configuration.reading import Configuration, read
-from holdfast.errors import BadConfiguration, NotBuilt
+from holdfast.runtime.errors import BadConfiguration, NotBuilt
 
 
 def test_everything_is_reported_at_once():

@@ -22,7 +22,7 @@ from holdfast.api.resource import Resource
 from holdfast.api.scheme import EVENTS, PODS, RESOURCE_QUOTAS
 from holdfast.client.client import Client
 from holdfast.controllers.controller_manager import ControllerManager
-from holdfast.errors import Forbidden, NotFound
+from holdfast.runtime.errors import Forbidden, NotFound
 from holdfast.testing import Fault, FaultyTransport
 
 CONFIG_MAPS = Resource("", "v1", "configmaps", "ConfigMap", Object)

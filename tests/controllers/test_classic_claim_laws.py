@@ -18,7 +18,7 @@ from holdfast.client.client import Client
 from holdfast.controllers.claim_consumers import raw_consumers
 from holdfast.controllers.classic_claim.controller import ClassicClaimController
 from holdfast.controllers.controller_manager import ControllerManager
-from holdfast.errors import AlreadyExists, Conflict, NotFound
+from holdfast.runtime.errors import AlreadyExists, Conflict, NotFound
 from holdfast.testing import Chances, Fault, FaultyTransport
 from soak_size import SEED, TIMES
 

@@ -7,7 +7,7 @@ import pytest
 from controllers.small_cluster import start_small_cluster
 from holdfast.api.classic import classic_resources
 from holdfast.api.scheme import RESOURCE_CLAIMS, RESOURCE_QUOTAS
-from holdfast.errors import Forbidden, HoldfastError, Invalid
+from holdfast.runtime.errors import Forbidden, HoldfastError, Invalid
 from quota.quota_cases import claim as structured_claim
 from quota.quota_cases import exactly, quota
 

@@ -9,7 +9,7 @@ from driverkit.classic_controller import DriverTest, a_driver
 from holdfast.api.devices import pod_consumer
 from holdfast.api.scheme import NODES, PODS
 from holdfast.controllers.controller_manager import ControllerManager
-from holdfast.settings import ClassicClaimSettings, ControllerSettings
+from holdfast.runtime.settings import ClassicClaimSettings, ControllerSettings
 from holdfast.testing import a_node
 
 IMMEDIATE = inline(resourceClassName="gpu", allocationMode="Immediate")

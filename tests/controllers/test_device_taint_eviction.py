@@ -6,7 +6,7 @@ import pytest
 
 from holdfast.api.scheme import DEVICE_TAINT_RULES, EVENTS, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES
 from holdfast.api.timestamps import rfc3339
-from holdfast.feature_gates import FeatureGates
+from holdfast.runtime.feature_gates import FeatureGates
 from holdfast.testing import (
     a_claim,
     a_device,

@@ -6,7 +6,7 @@ from holdfast.api.scheme import DEPLOYMENTS, NODES, PODS, RESERVATIONS
 from holdfast.client.client import Client
 from holdfast.client.transport import Response
 from holdfast.controllers.discovery import AGGREGATED, discover
-from holdfast.errors import Unavailable
+from holdfast.runtime.errors import Unavailable
 
 
 class ChangedResponses:

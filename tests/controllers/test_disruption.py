@@ -8,7 +8,7 @@ from holdfast.api.resource import Resource
 from holdfast.api.scheme import DISRUPTION_BUDGETS, NODES
 from holdfast.api.timestamps import rfc3339
 from holdfast.controllers.disruption import BUDGETS, FullBudget, plan_budget
-from holdfast.errors import TooManyRequests
+from holdfast.runtime.errors import TooManyRequests
 from holdfast.store import ObjectKey
 from holdfast.testing import a_deployment, a_node, a_pod, typed
 

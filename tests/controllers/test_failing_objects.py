@@ -11,7 +11,7 @@ from controllers.small_cluster import start_small_cluster
 from holdfast.api.scheme import DEPLOYMENTS, EVENTS, PODS
 from holdfast.controllers.controller_manager import ControllerManager
 from holdfast.controllers.reconciler import Reconciler
-from holdfast.errors import Invalid
+from holdfast.runtime.errors import Invalid
 from holdfast.store import ObjectKey
 from holdfast.testing import a_deployment, a_pod
 

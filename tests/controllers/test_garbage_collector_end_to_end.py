@@ -7,7 +7,7 @@ from holdfast.api.resource import Resource
 from holdfast.api.scheme import NODES, PODS, RESERVATIONS
 from holdfast.controllers.controller_manager import BESIDE_KUBERNETES, ControllerManager
 from holdfast.controllers.garbage_collector import RETRY_SECONDS, GarbageCollector
-from holdfast.errors import NotFound
+from holdfast.runtime.errors import NotFound
 from holdfast.testing import (
     Fault,
     FaultyTransport,

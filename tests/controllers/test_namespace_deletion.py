@@ -5,7 +5,7 @@ import pytest
 from holdfast.api.resource import Resource
 from holdfast.api.scheme import DEPLOYMENTS, NAMESPACES, PODS
 from holdfast.controllers.namespace import RemainingObjects, plan_conditions, without_finalizer
-from holdfast.errors import Forbidden, NotFound
+from holdfast.runtime.errors import Forbidden, NotFound
 from holdfast.testing import a_deployment, a_namespace, a_node, a_pod, typed
 
 CONFIG_MAPS = Resource("", "v1", "configmaps", "ConfigMap", dict)

@@ -15,7 +15,7 @@ from holdfast.controllers.node_lifecycle.zones import (
 )
 from holdfast.controllers.pod_garbage_collector import failed_status, plan_finished
 from holdfast.controllers.taint_eviction import plan_node_eviction
-from holdfast.settings import NodeLifecycleSettings
+from holdfast.runtime.settings import NodeLifecycleSettings
 from holdfast.testing import a_node, a_pod, typed
 
 NOW = 1_700_000_000.0

@@ -11,8 +11,8 @@ import pytest
 
 from holdfast.api.scheme import POD_MIGRATION_JOBS, PODS
 from holdfast.configuration.reading import Configuration
-from holdfast.errors import Unavailable
-from holdfast.settings import MigrationSettings
+from holdfast.runtime.errors import Unavailable
+from holdfast.runtime.settings import MigrationSettings
 from holdfast.testing import Chances, FaultyTransport, a_deployment, a_node
 from holdfast.testing.harness import Harness
 from soak_size import SEED, rounds

@@ -7,7 +7,7 @@ import pytest
 from holdfast.api import reservation_names as names
 from holdfast.api.scheme import EVENTS, NODES, PODS, RESERVATIONS
 from holdfast.api.timestamps import rfc3339
-from holdfast.errors import NotFound
+from holdfast.runtime.errors import NotFound
 from holdfast.testing import a_node, a_pod, a_reservation
 
 

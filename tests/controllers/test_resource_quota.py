@@ -23,7 +23,7 @@ from holdfast.controllers.resource_quota import (
     count_in_steps,
     plan_quota,
 )
-from holdfast.errors import Forbidden
+from holdfast.runtime.errors import Forbidden
 from holdfast.testing import Fault, FaultyTransport
 from holdfast.testing.builders import a_pod, typed
 from quota.quota_cases import CONFIG_MAP, GPU, IMPLICIT, claim, container, exactly, pod, quota

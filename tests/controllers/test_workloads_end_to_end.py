@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from holdfast.api.scheme import DEPLOYMENTS, EVENTS, PODS, REPLICASETS
-from holdfast.errors import NotFound
+from holdfast.runtime.errors import NotFound
 from holdfast.testing import a_deployment, a_node, a_priority_class, a_replica_set
 
 

@@ -11,7 +11,7 @@ from holdfast.descheduler.configuration import (
 from holdfast.descheduler.plan import plan_moves
 from holdfast.descheduler.policies import POLICIES
 from holdfast.descheduler.simulation import ClusterObjects, Simulation, predicting_profiles
-from holdfast.settings import MigrationSettings
+from holdfast.runtime.settings import MigrationSettings
 from holdfast.testing import a_pod
 from holdfast.testing.builders import typed
 

@@ -5,7 +5,7 @@ import pytest
 from descheduler.clusters import configured, objects, owned, plan, shown
 from holdfast.descheduler.configuration import DeschedulerConfiguration, read
 from holdfast.descheduler_process import load_settings
-from holdfast.errors import BadConfiguration, NotBuilt
+from holdfast.runtime.errors import BadConfiguration, NotBuilt
 from holdfast.testing import a_node
 
 HEAD = {"apiVersion": "descheduler/v1alpha2", "kind": "DeschedulerConfiguration"}

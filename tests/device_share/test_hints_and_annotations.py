@@ -9,7 +9,7 @@ from holdfast.api.shared_device import VirtualFunction
 from holdfast.device_share.allocation_annotation import allocations_text, read_allocations
 from holdfast.device_share.allocations import SharedDeviceAllocation, use_of
 from holdfast.device_share.choosing import choose_devices
-from holdfast.errors import BadRequest
+from holdfast.runtime.errors import BadRequest
 
 KEY = "scheduling.koordinator.sh/device-allocated"
 GI = 2**30

@@ -8,7 +8,7 @@ from holdfast.device_share.requests import (
     device_resources,
     in_names_of,
 )
-from holdfast.errors import BadRequest
+from holdfast.runtime.errors import BadRequest
 
 GI = 2**30
 

@@ -17,7 +17,7 @@ from holdfast.driverkit import Device, Driver
 from holdfast.driverkit.classic.controller_process import ControllerProcess
 from holdfast.driverkit.classic.fitting import Choice, Share
 from holdfast.driverkit.classic.inventory_conversion import raw_spec
-from holdfast.errors import NotFound
+from holdfast.runtime.errors import NotFound
 from holdfast.store.store import Store
 from holdfast.testing import Chances, FaultyTransport, VirtualClock, a_pod
 from holdfast.testing.bootstrap_copy import copy_bootstrap_objects

@@ -13,7 +13,7 @@ import yaml
 from driverkit.example_modules import load
 from holdfast.driverkit import Cdi, Choice, Count, Device, Driver, Unsuitable
 from holdfast.driverkit.classic.parameters import WrongParameters, crd_of, parameters_of, schema_of
-from holdfast.errors import BadConfiguration
+from holdfast.runtime.errors import BadConfiguration
 from holdfast.testing.classic_drivers import ClassicDriverNode
 from holdfast.testing.driver_conformance import check_driver_async
 

@@ -12,7 +12,7 @@ from holdfast.api.quantity import units
 from holdfast.api.scheme import PODS
 from holdfast.driverkit import Device
 from holdfast.driverkit.classic.handle import decode_handle
-from holdfast.errors import HoldfastError, NotFound
+from holdfast.runtime.errors import HoldfastError, NotFound
 from holdfast.testing import Chances
 from holdfast.testing.kill_points import KILL_POINTS
 from soak_size import TIMES

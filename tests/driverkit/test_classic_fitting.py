@@ -48,7 +48,7 @@ from holdfast.driverkit.classic.negotiation import (
     claim_step,
     nodes_to_check,
 )
-from holdfast.errors import HoldfastError
+from holdfast.runtime.errors import HoldfastError
 
 DRIVER = "gpu.example.com"
 OURS = (f"{DRIVER}/deletion-protection",)

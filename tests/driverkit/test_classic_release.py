@@ -12,7 +12,7 @@ from holdfast.api.classic_names import IMMEDIATE
 from holdfast.api.classic_node_inventory import NODE_INVENTORIES
 from holdfast.api.scheme import PODS
 from holdfast.driverkit import Choice, Device, Driver, Retry, Unsuitable
-from holdfast.errors import NotFound
+from holdfast.runtime.errors import NotFound
 from holdfast.testing.classic_drivers import ClassicDriverNode
 from soak_size import TIMES
 

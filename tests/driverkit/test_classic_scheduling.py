@@ -16,8 +16,8 @@ from holdfast.client.client import Client
 from holdfast.driverkit import Device
 from holdfast.driverkit.classic.controller_process import ControllerProcess
 from holdfast.driverkit.classic.inventory_conversion import raw_spec
-from holdfast.errors import NotFound
-from holdfast.feature_gates import FeatureGates
+from holdfast.runtime.errors import NotFound
+from holdfast.runtime.feature_gates import FeatureGates
 from holdfast.testing import Chances, FaultyTransport, a_node, a_pod
 from holdfast.testing.classic_builders import a_classic_claim, a_classic_class, inline, named
 from holdfast.testing.harness import Harness

@@ -13,7 +13,7 @@ from free_port import free_port
 from holdfast.driverkit import Cdi, Device, Driver, DriverError
 from holdfast.driverkit.command import _parser, run_driver, settings_of
 from holdfast.driverkit.plugin_service import PluginSockets
-from holdfast.errors import BadConfiguration
+from holdfast.runtime.errors import BadConfiguration
 from holdfast.testing.drivers import DriverNode
 
 

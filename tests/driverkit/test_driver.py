@@ -10,7 +10,7 @@ from holdfast.cdi.registry import UnresolvableDevice
 from holdfast.driverkit import Capacity, Cdi, Device, Driver, DriverError, Unhealthy
 from holdfast.driverkit.author_functions import AuthorFunction
 from holdfast.driverkit.process import DriverProcess
-from holdfast.errors import BadConfiguration, Refused
+from holdfast.runtime.errors import BadConfiguration, Refused
 from holdfast.testing.driver_conformance import check_driver_async
 from holdfast.testing.drivers import Block, DriverNode, Fail, FaultyDriver
 

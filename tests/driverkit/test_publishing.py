@@ -9,7 +9,7 @@ from holdfast.api.scheme import NODES, RESOURCE_SLICES
 from holdfast.client.client import Client
 from holdfast.driverkit import Device, Taint
 from holdfast.driverkit.slice_publisher import RESYNC_SECONDS, SlicePublisher
-from holdfast.errors import Unavailable
+from holdfast.runtime.errors import Unavailable
 from holdfast.testing import VirtualClock, a_node
 
 

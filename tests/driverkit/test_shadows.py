@@ -16,10 +16,10 @@ from holdfast.api.scheme import RESOURCE_CLAIMS
 from holdfast.apiserver.inprocess import InProcessTransport
 from holdfast.apiserver.server import ApiServer
 from holdfast.client.client import Client
-from holdfast.clock import SystemClock
 from holdfast.driverkit import Cdi, Driver, DriverError
 from holdfast.driverkit.checkpoint import Checkpoint
 from holdfast.driverkit.preparation import ClaimPreparation
+from holdfast.runtime.clock import SystemClock
 from holdfast.store.store import Store
 from holdfast.testing.loop_writer import LoopWriter
 

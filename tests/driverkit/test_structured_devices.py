@@ -9,7 +9,7 @@ from holdfast.api.scheme import RESOURCE_SLICES
 from holdfast.driverkit import Cdi, Choice, CounterSet, Device, Driver, InvalidInventory
 from holdfast.driverkit.classic.inventory_publisher import DividedPublisher
 from holdfast.driverkit.slice_publisher import SlicePublisher
-from holdfast.errors import BadConfiguration
+from holdfast.runtime.errors import BadConfiguration
 from holdfast.testing import VirtualClock, a_claim, a_device_class, a_pod
 from holdfast.testing.classic_builders import a_classic_claim, a_classic_class
 from holdfast.testing.driver_cluster import DriverCluster

@@ -7,7 +7,6 @@ from holdfast.engine.decision import decide, feasible, rank, scored_rows
 from holdfast.engine.decision_cache import TwoQueueCache
 from holdfast.engine.profile import PluginEntry, build_profile
 from holdfast.engine.scoring import InvalidScore
-from holdfast.errors import BadConfiguration
 from holdfast.framework.plugin import (
     NO_CHANGE,
     Code,
@@ -24,6 +23,7 @@ from holdfast.framework.rejection import Rejection
 from holdfast.framework.world import World
 from holdfast.plugins import PROFILE_NAMES, REGISTRY, default_profiles
 from holdfast.plugins.default_binder import DefaultBinder
+from holdfast.runtime.errors import BadConfiguration
 from holdfast.testing import a_node, a_pod, typed
 
 

@@ -5,7 +5,7 @@ from contextlib import suppress
 
 from holdfast.api.reservation_names import PREEMPTOR
 from holdfast.api.scheme import NODES, PODS, RESERVATIONS, RESOURCE_POLICIES
-from holdfast.errors import AlreadyExists, NotFound
+from holdfast.runtime.errors import AlreadyExists, NotFound
 from holdfast.testing import (
     Chances,
     FaultyTransport,

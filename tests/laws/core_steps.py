@@ -10,7 +10,7 @@ from holdfast.api.scheme import (
     RESERVATIONS,
     SHARED_DEVICES,
 )
-from holdfast.errors import AlreadyExists, NotFound
+from holdfast.runtime.errors import AlreadyExists, NotFound
 from holdfast.testing import a_deployment
 from holdfast.testing.builders import an_object
 from laws.core_worlds import NODES as NODE_NAMES

@@ -11,8 +11,8 @@ from holdfast.apiserver.server import ApiServer
 from holdfast.client.client import Client
 from holdfast.controllers.controller_manager import ControllerManager
 from holdfast.controllers.resource_policy.controller import ResourcePolicyController
-from holdfast.errors import HoldfastError, NotFound
-from holdfast.settings import ControllerSettings, ResourcePolicySettings
+from holdfast.runtime.errors import HoldfastError, NotFound
+from holdfast.runtime.settings import ControllerSettings, ResourcePolicySettings
 from holdfast.store import Store
 from holdfast.testing import a_namespace, a_node, a_pod, a_resource_policy, a_unit
 from holdfast.testing.bootstrap_copy import copy_bootstrap_objects

@@ -11,7 +11,7 @@ from holdfast.api.scheme import (
     RESOURCE_SLICES,
 )
 from holdfast.client.client import PatchType
-from holdfast.errors import AlreadyExists, HoldfastError, NotFound
+from holdfast.runtime.errors import AlreadyExists, HoldfastError, NotFound
 from holdfast.testing import (
     a_claim,
     a_claim_template,

@@ -13,7 +13,7 @@ from holdfast.driverkit.classic.controller_process import ControllerProcess
 from holdfast.driverkit.classic.fitting import Choice
 from holdfast.driverkit.classic.handle import decode_handle
 from holdfast.driverkit.classic.inventory_publisher import InventoryPublisher
-from holdfast.errors import AlreadyExists, HoldfastError, NotFound
+from holdfast.runtime.errors import AlreadyExists, HoldfastError, NotFound
 from holdfast.testing import FaultyTransport, a_claim_template, a_device_class, a_node, a_slice
 from holdfast.testing.classic_builders import (
     a_classic_claim,

@@ -3,7 +3,7 @@
 from contextlib import suppress
 
 from holdfast.api.scheme import NODES, PODS, RESOURCE_POLICIES
-from holdfast.errors import AlreadyExists, NotFound
+from holdfast.runtime.errors import AlreadyExists, NotFound
 from holdfast.testing import a_namespace, a_node, a_pod, a_priority_class, a_resource_policy
 from laws.random_events import RandomEvents
 

@@ -12,8 +12,8 @@ import pytest
 from holdfast.api.scheme import DEVICE_TAINT_RULES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES
 from holdfast.api.timestamps import parse_rfc3339, rfc3339
 from holdfast.client.informer_set import InformerSet
-from holdfast.errors import AlreadyExists, Conflict, NotFound
-from holdfast.feature_gates import FeatureGates
+from holdfast.runtime.errors import AlreadyExists, Conflict, NotFound
+from holdfast.runtime.feature_gates import FeatureGates
 from holdfast.testing import (
     Chances,
     FaultyTransport,

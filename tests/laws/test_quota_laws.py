@@ -18,7 +18,7 @@ from holdfast.api.scheme import (
     SERVICES,
 )
 from holdfast.apiserver.descriptor import untyped_resource
-from holdfast.errors import AlreadyExists, Conflict, Forbidden, Invalid, NotFound
+from holdfast.runtime.errors import AlreadyExists, Conflict, Forbidden, Invalid, NotFound
 from holdfast.store import Store
 from holdfast.testing import Chances, FaultyTransport
 from laws.quota_recount import QUOTAS, SCOPES, recount, shown

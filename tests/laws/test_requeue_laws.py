@@ -14,7 +14,7 @@ import pytest
 from holdfast.api.scheme import NODES, PODS
 from holdfast.cli.connection import list_all
 from holdfast.cli.snapshot import built_in_profiles, snapshot_from_objects
-from holdfast.feature_gates import FeatureGates
+from holdfast.runtime.feature_gates import FeatureGates
 from holdfast.testing import a_node, a_pod
 from holdfast.testing.harness import Harness
 from soak_size import TIMES

@@ -12,7 +12,7 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast import errors
+from holdfast.runtime import errors
 from holdfast.store import EventType, IndexEntry, ObjectKey, Retention, Store
 from holdfast.testing import VirtualClock
 from soak_size import law

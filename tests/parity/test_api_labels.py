@@ -5,7 +5,7 @@ import pytest
 from holdfast.api import labels
 from holdfast.api.decode import convert_object
 from holdfast.api.meta import LabelSelector
-from holdfast.errors import BadRequest
+from holdfast.runtime.errors import BadRequest
 from parity.harness import parity
 
 FILE = "labels.jsonl"

@@ -5,7 +5,7 @@ from decimal import Decimal
 import pytest
 
 from holdfast.api.quantity import DECIMAL_SI, MILLI, Quantity
-from holdfast.errors import BadRequest
+from holdfast.runtime.errors import BadRequest
 from parity.harness import parity
 
 FILE = "quantity.jsonl"

@@ -19,10 +19,10 @@ from holdfast.device_share.allocations import SharedDeviceAllocation
 from holdfast.device_share.partitions import partition_table
 from holdfast.device_share.pod_devices import pod_devices
 from holdfast.device_share.requests import RESOURCES
-from holdfast.errors import BadRequest
 from holdfast.numa.cpu_set import parse_cpu_list
 from holdfast.numa.node_policies import read_node
 from holdfast.numa.topology import NO_TOPOLOGY, read_topology
+from holdfast.runtime.errors import BadRequest
 from parity.harness import parity
 
 EXTENSION = "koord_extension.jsonl"

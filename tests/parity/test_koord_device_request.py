@@ -19,9 +19,9 @@ from holdfast.device_share.node_devices import NodeDevice
 from holdfast.device_share.pod_devices import pod_devices
 from holdfast.device_share.requests import RESOURCES, device_requests
 from holdfast.device_share.scoring import Preference, ScoringStrategy, best_first
-from holdfast.errors import BadRequest
 from holdfast.framework.world import World
 from holdfast.numa.policy_names import MOST_ALLOCATED
+from holdfast.runtime.errors import BadRequest
 from parity.device_sharing import amounts, hinted, state_of
 from parity.harness import parity
 

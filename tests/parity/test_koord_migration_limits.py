@@ -10,7 +10,7 @@ from holdfast.controllers.pod_migration.arbitration import arbitrate
 from holdfast.controllers.pod_migration.rate_limits import ObjectLimits
 from holdfast.migration.limits import MigratingPods, Workload, max_of_workload
 from holdfast.migration.pod_selection import MigrationCandidate, find_obstacle
-from holdfast.settings import MigrationSettings, ObjectLimit
+from holdfast.runtime.settings import MigrationSettings, ObjectLimit
 from parity.harness import parity
 from parity.migrating import typed
 

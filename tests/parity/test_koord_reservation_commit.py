@@ -7,10 +7,10 @@ import pytest
 from holdfast.api.decode import convert_object
 from holdfast.api.reservation import Reservation as ReservationObject
 from holdfast.engine.profile import Profile
-from holdfast.errors import NotFound, Refused
 from holdfast.framework.plugin import Placement, Skip
 from holdfast.framework.world import World
 from holdfast.plugins.reservation import ReservationPlugin
+from holdfast.runtime.errors import NotFound, Refused
 from holdfast.scheduler.cycle import schedule_pod, unreserve_and_forget
 from parity.harness import parity
 from parity.reserving import ALLOCATED, ANY_OWNER, reservation

@@ -18,7 +18,7 @@ from holdfast.controllers.claim_templates import TEMPLATES
 from holdfast.controllers.metrics import ControllerMetrics
 from holdfast.controllers.reconciler import ControllerContext
 from holdfast.controllers.resource_claim import ResourceClaimController, admin_access
-from holdfast.errors import Conflict, HoldfastError, NotFound
+from holdfast.runtime.errors import Conflict, HoldfastError, NotFound
 from holdfast.testing.clock import VirtualClock
 from parity.harness import parity
 

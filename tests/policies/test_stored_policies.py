@@ -13,7 +13,7 @@ import pytest
 from apiserver.direct_store import store_directly
 from apiserver.mutants import WRONG, mutants
 from holdfast.api.scheme import RESOURCE_POLICIES
-from holdfast.errors import Invalid
+from holdfast.runtime.errors import Invalid
 from holdfast.store import ObjectKey
 from holdfast.testing import a_namespace, a_resource_policy
 from holdfast.testing.harness import Harness

@@ -3,7 +3,7 @@ import asyncio
 import pytest
 
 from apiserver.server_fixture import start_server
-from holdfast.feature_gates import FeatureGates
+from holdfast.runtime.feature_gates import FeatureGates
 from real.both_servers import Servers, send
 from real.control_plane import ControlPlane, program
 

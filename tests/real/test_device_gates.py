@@ -7,8 +7,8 @@ import pytest
 
 from apiserver.server_fixture import start_server
 from holdfast.api.device_versions import V1BETA1
-from holdfast.errors import CAUSE_LIMIT
-from holdfast.feature_gates import FeatureGates
+from holdfast.runtime.errors import CAUSE_LIMIT
+from holdfast.runtime.feature_gates import FeatureGates
 from real.both_servers import TEST, answered, errors, send_to_both
 from real.control_plane import ControlPlane
 from validation.device_builders import CLAIMS, CLASSES, SLICES, TEMPLATES

@@ -10,9 +10,9 @@ from holdfast.cli.driver.project import write_project
 from holdfast.client.client import Client
 from holdfast.client.http import HttpTransport
 from holdfast.client.kubeconfig import load
-from holdfast.clock import SystemClock
 from holdfast.driverkit import Capacity, CounterSet, Device, Taint, Version
 from holdfast.driverkit.slice_publisher import SlicePublisher
+from holdfast.runtime.clock import SystemClock
 from holdfast.testing import a_claim, a_node
 from real.programs import create, create_nodes
 

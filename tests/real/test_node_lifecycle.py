@@ -16,13 +16,13 @@ from holdfast.api.timestamps import rfc3339, rfc3339_micro
 from holdfast.client.client import Client, PatchType
 from holdfast.client.http import HttpTransport
 from holdfast.client.kubeconfig import load
-from holdfast.clock import SystemClock
 from holdfast.controllers.controller_manager import ControllerManager
 from holdfast.controllers.node_lifecycle.controller import NodeLifecycleController
 from holdfast.controllers.pod_garbage_collector import PodGarbageCollector
 from holdfast.controllers.taint_eviction import TaintEvictionController
-from holdfast.errors import NotFound
-from holdfast.settings import ControllerSettings, NodeLifecycleSettings
+from holdfast.runtime.clock import SystemClock
+from holdfast.runtime.errors import NotFound
+from holdfast.runtime.settings import ControllerSettings, NodeLifecycleSettings
 from holdfast.testing import a_namespace, a_node, a_pod
 from real.programs import kube_controller_manager
 

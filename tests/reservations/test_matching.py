@@ -3,7 +3,7 @@
 import pytest
 
 from holdfast.api.scheme import RESERVATIONS
-from holdfast.errors import Invalid
+from holdfast.runtime.errors import Invalid
 from holdfast.testing import a_namespace, typed
 from reservations.objects import (
     PREFIX,

@@ -5,7 +5,7 @@ import pytest
 
 from holdfast.api.classic_names import POD_CLAIMS
 from holdfast.api.scheme import NODES, PODS
-from holdfast.errors import NotFound
+from holdfast.runtime.errors import NotFound
 from holdfast.testing import Fault, FaultyTransport, a_node, a_pod
 from holdfast.testing.classic_builders import (
     a_classic_claim,

@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from holdfast.api.scheme import PODS
-from holdfast.errors import NotFound
+from holdfast.runtime.errors import NotFound
 from holdfast.testing import a_node, a_pod, a_priority_class
 from holdfast.testing.fake_extender import fail
 from holdfast.testing.harness import Harness

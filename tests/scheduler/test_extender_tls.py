@@ -4,14 +4,14 @@ import ssl
 
 import pytest
 
-from holdfast.certificates import (
+from holdfast.framework.extender import ExtenderConfig, ExtenderFailed, ExtenderTLS
+from holdfast.runtime.certificates import (
     make_authority,
     make_client_certificate,
     make_server_certificate,
 )
-from holdfast.clock import SystemClock
-from holdfast.errors import BadConfiguration
-from holdfast.framework.extender import ExtenderConfig, ExtenderFailed, ExtenderTLS
+from holdfast.runtime.clock import SystemClock
+from holdfast.runtime.errors import BadConfiguration
 from holdfast.scheduler.extenders import HttpExtender
 from holdfast.testing import VirtualClock
 from holdfast.testing.fake_extender import FakeExtender

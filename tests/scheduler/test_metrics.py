@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 
 from holdfast.api.scheme import PODS
-from holdfast.errors import Refused
+from holdfast.runtime.errors import Refused
 from holdfast.scheduler.metrics import Metrics
 from holdfast.testing import Fault, FaultyTransport, a_node, a_pod, a_priority_class
 from holdfast.testing.harness import Harness

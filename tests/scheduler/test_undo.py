@@ -9,11 +9,11 @@ from holdfast.api.scheme import PODS
 from holdfast.client.client import Client
 from holdfast.columns.interner import CPU
 from holdfast.engine.profile import Profile
-from holdfast.errors import Unavailable
 from holdfast.framework.plugin import ApiCall, Code, Placement, Plugin, Reject, Reserver
 from holdfast.framework.world import World
 from holdfast.plugins import default_profiles
 from holdfast.plugins.default_binder import DefaultBinder
+from holdfast.runtime.errors import Unavailable
 from holdfast.scheduler.api_call_runner import ApiCallRunner
 from holdfast.scheduler.binding import BindFailed, bind, undo
 from holdfast.scheduler.cycle import assume_and_reserve, schedule_pod, unreserve_and_forget

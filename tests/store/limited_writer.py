@@ -8,8 +8,8 @@ import resource
 import sys
 from pathlib import Path
 
-from holdfast import errors
-from holdfast.clock import SystemClock
+from holdfast.runtime import errors
+from holdfast.runtime.clock import SystemClock
 from holdfast.store import Store
 from store.store_objects import build, key
 

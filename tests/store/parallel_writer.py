@@ -8,7 +8,7 @@ import os
 import sys
 from pathlib import Path
 
-from holdfast.clock import SystemClock
+from holdfast.runtime.clock import SystemClock
 from holdfast.store import Store
 from store.store_objects import build, key
 

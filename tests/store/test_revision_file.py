@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast import errors
+from holdfast.runtime import errors
 from holdfast.store import Store, restore
 from holdfast.store.revision_file import BLOCK, RevisionFile, RevisionGaps
 from store.store_objects import build, drain, key, names

@@ -7,7 +7,7 @@ from contextlib import closing
 
 import pytest
 
-from holdfast import errors
+from holdfast.runtime import errors
 from holdfast.store import restore
 from store.store_objects import build, key, names
 

@@ -5,7 +5,7 @@ import sqlite3
 
 import pytest
 
-from holdfast import errors
+from holdfast.runtime import errors
 from holdfast.store import Retention
 from holdfast.store.database import Database
 from store.store_objects import build, drain, key, names

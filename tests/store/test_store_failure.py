@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast import errors
+from holdfast.runtime import errors
 from store.store_objects import build, drain, key, names
 
 WORDS = r"cannot commit \(database or disk is full\).*writes are refused until a trial commit"

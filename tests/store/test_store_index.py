@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from holdfast import errors
+from holdfast.runtime import errors
 from holdfast.store import IndexEntry, Retention, index_object
 from store.store_objects import build, key, names
 

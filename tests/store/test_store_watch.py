@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from holdfast import errors
+from holdfast.runtime import errors
 from holdfast.store import Retention
 from store.store_objects import as_tuples, build, drain, key
 

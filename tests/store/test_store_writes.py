@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from holdfast import errors
+from holdfast.runtime import errors
 from store.store_objects import build, key
 
 

@@ -10,7 +10,7 @@ from holdfast.client.client import Client
 from holdfast.client.http import HttpTransport
 from holdfast.client.informer import Informer
 from holdfast.client.kubeconfig import load
-from holdfast.clock import SystemClock
+from holdfast.runtime.clock import SystemClock
 from holdfast.testing.builders import resource_of
 
 

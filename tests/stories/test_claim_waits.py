@@ -4,7 +4,7 @@ import pytest
 
 from holdfast.api.scheme import EVENTS, PODS, RESOURCE_QUOTAS
 from holdfast.client.client import PatchType
-from holdfast.errors import Forbidden
+from holdfast.runtime.errors import Forbidden
 from holdfast.testing import (
     a_claim,
     a_claim_template,

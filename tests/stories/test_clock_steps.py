@@ -5,8 +5,8 @@ import time
 
 import pytest
 
-from holdfast import clock
-from holdfast.clock import SystemClock
+from holdfast.runtime import clock
+from holdfast.runtime.clock import SystemClock
 from holdfast.testing import a_node, a_pod
 from reservations.objects import held, node, owner
 

@@ -21,8 +21,8 @@ from holdfast.client.client import Client
 from holdfast.client.http import HttpTransport
 from holdfast.client.informer import Informer
 from holdfast.client.kubeconfig import load
-from holdfast.clock import SystemClock
-from holdfast.errors import AlreadyExists, Unavailable
+from holdfast.runtime.clock import SystemClock
+from holdfast.runtime.errors import AlreadyExists, Unavailable
 from holdfast.testing import a_pod, a_reservation
 
 SEED = int(os.environ.get("HOLDFAST_SEED", "20"))

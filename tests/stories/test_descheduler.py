@@ -11,8 +11,8 @@ from holdfast.api.scheme import NODES, POD_MIGRATION_JOBS, PODS
 from holdfast.client.client import Client
 from holdfast.descheduler.configuration import NAME
 from holdfast.descheduler.descheduler import Descheduler
-from holdfast.errors import Forbidden
-from holdfast.settings import MigrationSettings
+from holdfast.runtime.errors import Forbidden
+from holdfast.runtime.settings import MigrationSettings
 from holdfast.testing import a_deployment, a_node
 from holdfast.testing.faults import Chances, FaultyTransport
 from holdfast.testing.harness import Harness

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from holdfast.api.scheme import PODS, RESOURCE_CLAIMS
-from holdfast.errors import Invalid
+from holdfast.runtime.errors import Invalid
 from holdfast.testing import a_claim, a_device, a_device_class, a_node, a_pod, a_slice
 
 FINALIZER = "resource.kubernetes.io/delete-protection"

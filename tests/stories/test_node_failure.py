@@ -10,7 +10,7 @@ from holdfast.api.node_names import FAILED_ANNOTATION
 from holdfast.api.scheme import NODES, PODS, RESOURCE_CLAIMS
 from holdfast.cli.node.failing import change_nodes
 from holdfast.controllers.conditions import find, is_true
-from holdfast.errors import NotFound, Refused
+from holdfast.runtime.errors import NotFound, Refused
 from holdfast.testing import (
     Chances,
     Fault,

@@ -8,7 +8,7 @@ from holdfast.api.scheme import (
     PODS,
     RESERVATIONS,
 )
-from holdfast.errors import NotFound
+from holdfast.runtime.errors import NotFound
 from holdfast.testing import a_node, a_pod, a_reservation
 from holdfast.testing.harness import Harness
 from stories.migrations import (

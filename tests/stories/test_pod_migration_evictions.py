@@ -6,7 +6,7 @@ import pytest
 
 from holdfast.api.scheme import DISRUPTION_BUDGETS, NODES, PODS
 from holdfast.configuration.reading import Configuration
-from holdfast.settings import MigrationSettings
+from holdfast.runtime.settings import MigrationSettings
 from holdfast.testing import a_node, a_pod, a_reservation
 from holdfast.testing.harness import Harness
 from stories.migrations import (

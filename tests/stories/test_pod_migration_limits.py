@@ -6,7 +6,7 @@ import pytest
 
 from holdfast.api.scheme import DEPLOYMENTS, DISRUPTION_BUDGETS, POD_MIGRATION_JOBS, PODS
 from holdfast.configuration.reading import Configuration
-from holdfast.settings import MigrationSettings, ObjectLimit
+from holdfast.runtime.settings import MigrationSettings, ObjectLimit
 from holdfast.testing import a_deployment, a_node, a_pod
 from holdfast.testing.harness import Harness
 from stories.migrations import (

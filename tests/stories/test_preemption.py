@@ -7,7 +7,7 @@ import pytest
 from holdfast.api.quantity import milli
 from holdfast.api.requests import pod_request
 from holdfast.api.scheme import DISRUPTION_BUDGETS, NODES, PODS
-from holdfast.errors import NotFound
+from holdfast.runtime.errors import NotFound
 from holdfast.testing import (
     Fault,
     a_claim,

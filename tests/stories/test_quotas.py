@@ -3,7 +3,7 @@
 import pytest
 
 from holdfast.api.scheme import PODS, REPLICASETS, RESOURCE_QUOTAS
-from holdfast.errors import Forbidden
+from holdfast.runtime.errors import Forbidden
 from holdfast.testing import a_deployment, a_device_class, a_node, a_pod, a_slice
 from holdfast.testing.builders import an_object
 

@@ -9,7 +9,7 @@ from holdfast.cli.snapshot import built_in_profiles, snapshot_from_objects
 from holdfast.client.client import Client
 from holdfast.client.discovery import read_server_release, release_in
 from holdfast.client.transport import Response
-from holdfast.feature_gates import NEWEST, FeatureGates
+from holdfast.runtime.feature_gates import NEWEST, FeatureGates
 from holdfast.testing import (
     a_claim,
     a_device,

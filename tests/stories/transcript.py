@@ -17,7 +17,7 @@ from pathlib import Path
 import yaml
 
 from holdfast.api.quantity import Quantity
-from holdfast.errors import HoldfastError
+from holdfast.runtime.errors import HoldfastError
 from kubectl_program import QUICK, find_kubectl
 
 ROOT = Path(__file__).parents[2]

@@ -7,7 +7,7 @@ import pytest
 from holdfast.api.resource import Resource
 from holdfast.client.client import Client
 from holdfast.client.transport import Request, Response
-from holdfast.errors import Conflict, Expired, Unavailable
+from holdfast.runtime.errors import Conflict, Expired, Unavailable
 from holdfast.testing import Chances, Fault, FaultyTransport, VirtualClock
 
 THINGS = Resource("x", "v1", "things", "Thing", dict, namespaced=False)

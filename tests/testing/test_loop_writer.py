@@ -2,7 +2,7 @@
 
 import asyncio
 
-from holdfast import errors
+from holdfast.runtime import errors
 from holdfast.store import Store
 from holdfast.store.writer_thread import WriterThread
 from holdfast.testing import VirtualClock

@@ -2,7 +2,7 @@
 
 import pytest
 
-from holdfast.errors import aggregate_message
+from holdfast.runtime.errors import aggregate_message
 from holdfast.testing import a_reservation, typed
 from holdfast.validation.reservation import check_reservation
 

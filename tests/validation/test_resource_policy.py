@@ -3,7 +3,7 @@
 import pytest
 
 from holdfast.capacity.policies import compile_policy
-from holdfast.errors import BadRequest, Invalid, aggregate_message
+from holdfast.runtime.errors import BadRequest, Invalid, aggregate_message
 from holdfast.testing import a_resource_policy, a_unit, typed
 
 NEGATIVE = "must be greater than or equal to 0"

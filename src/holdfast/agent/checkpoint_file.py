@@ -14,8 +14,8 @@ from typing import TypeVar
 
 import msgspec
 
-from holdfast.errors import BadConfiguration
-from holdfast.private_files import PRIVATE_FILE, replace_file, sync_directory
+from holdfast.runtime.errors import BadConfiguration
+from holdfast.runtime.private_files import PRIVATE_FILE, replace_file, sync_directory
 
 T = TypeVar("T")
 

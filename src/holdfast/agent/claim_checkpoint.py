@@ -12,7 +12,7 @@ import msgspec
 from holdfast.agent.checkpoint_file import RESET_HINT, read_checkpoint
 from holdfast.agent.claims import ClaimKey
 from holdfast.agent.dra_calls import DriverClaim, PreparedDevice
-from holdfast.errors import BadConfiguration
+from holdfast.runtime.errors import BadConfiguration
 
 CLAIM_CHECKPOINT = "dra_manager_state"
 

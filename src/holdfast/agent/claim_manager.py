@@ -39,10 +39,10 @@ from holdfast.api.classic import ClassicClaim
 from holdfast.api.classic_claim_sources import InvalidEntries
 from holdfast.api.pod import Pod
 from holdfast.client.client import Client
-from holdfast.clock import Clock
-from holdfast.errors import HoldfastError
 from holdfast.kubelet_api import CLASSIC_PLUGIN, DRA_PLUGIN
-from holdfast.repeated_log import Repeats
+from holdfast.runtime.clock import Clock
+from holdfast.runtime.errors import HoldfastError
+from holdfast.runtime.repeated_log import Repeats
 
 log = logging.getLogger(__name__)
 

@@ -13,7 +13,7 @@ from holdfast.agent.node_services import NodeServices
 from holdfast.agent.pod_containers import CONFIG_RETRY_SECONDS, ContainerRecord, Role
 from holdfast.agent.probes import ActionTarget, run_action
 from holdfast.agent.runtime import ContainerConfig, NotStarted, RunningContainer, Runtime
-from holdfast.errors import HoldfastError
+from holdfast.runtime.errors import HoldfastError
 
 LEAST_GRACE_SECONDS = 2.0
 """What a container has to end after its preStop hook has used up the grace period."""

@@ -16,10 +16,10 @@ from holdfast.agent.plugin_registry import PluginHandler
 from holdfast.agent.pod_devices import ContainerDevices, NotPrepared
 from holdfast.api.pod import Container, Pod
 from holdfast.api.quantity import units
-from holdfast.clock import Clock
-from holdfast.errors import HoldfastError
 from holdfast.kubelet_api import DEVICE_PLUGIN, DEVICE_PLUGINS_DIRECTORY
 from holdfast.kubelet_api import device_plugin_pb2 as messages
+from holdfast.runtime.clock import Clock
+from holdfast.runtime.errors import HoldfastError
 
 log = logging.getLogger(__name__)
 

@@ -26,8 +26,6 @@ from holdfast.agent.plugin_sockets import (
     shortened,
 )
 from holdfast.api.resource_names import is_extended
-from holdfast.clock import Clock
-from holdfast.errors import Refused
 from holdfast.kubelet_api import DEVICE_PLUGIN_VERSION, HEALTHY, KUBELET_SOCKET
 from holdfast.kubelet_api import device_plugin_pb2 as messages
 from holdfast.kubelet_api.calls import UnaryCall
@@ -36,6 +34,8 @@ from holdfast.kubelet_api.device_plugin_pb2_grpc import (
     RegistrationServicer,
     add_RegistrationServicer_to_server,
 )
+from holdfast.runtime.clock import Clock
+from holdfast.runtime.errors import Refused
 
 log = logging.getLogger(__name__)
 

@@ -18,9 +18,9 @@ from holdfast.agent.plugin_registry import PluginInfo, RegistrationRefused
 from holdfast.api.scheme import RESOURCE_SLICES
 from holdfast.client.backoff import Backoff
 from holdfast.client.client import Client
-from holdfast.clock import Clock
-from holdfast.errors import HoldfastError, NotFound
 from holdfast.kubelet_api import CLASSIC_PLUGIN, DRA_V1, DRA_V1BETA1
+from holdfast.runtime.clock import Clock
+from holdfast.runtime.errors import HoldfastError, NotFound
 from holdfast.validation.device_names import check_driver
 
 log = logging.getLogger(__name__)

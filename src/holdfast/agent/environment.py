@@ -22,7 +22,7 @@ from holdfast.agent.runtime import NotStarted
 from holdfast.api.pod import ResourceAmounts
 from holdfast.api.requests import nanos
 from holdfast.api.resource import Resource
-from holdfast.errors import BadRequest
+from holdfast.runtime.errors import BadRequest
 
 ReadData = Callable[[Resource[Data], str], Awaitable[Data | None]]
 """Returns a ConfigMap or Secret of the pod's namespace by name, or None."""

@@ -12,7 +12,7 @@ from holdfast.api.resource import Resource
 from holdfast.api.scheme import RESOURCE_CLAIMS
 from holdfast.client.classic_group import find_classic_group
 from holdfast.client.client import Client
-from holdfast.errors import HoldfastError, NotFound
+from holdfast.runtime.errors import HoldfastError, NotFound
 
 
 class NotUsable(HoldfastError):

@@ -29,16 +29,16 @@ from holdfast.client.client import Client, PatchType
 from holdfast.client.events import EventRecorder
 from holdfast.client.informer_cache import ChangeType
 from holdfast.client.informer_set import InformerSet
-from holdfast.clock import Clock
-from holdfast.errors import AlreadyExists, HoldfastError, NotFound, Refused
 from holdfast.kubelet_api import (
     DEVICE_PLUGINS_DIRECTORY,
     LONGEST_SOCKET_PATH,
     PLUGINS_DIRECTORY,
     REGISTRY_DIRECTORY,
 )
-from holdfast.private_files import make_private_directory
-from holdfast.settings import NodeShape
+from holdfast.runtime.clock import Clock
+from holdfast.runtime.errors import AlreadyExists, HoldfastError, NotFound, Refused
+from holdfast.runtime.private_files import make_private_directory
+from holdfast.runtime.settings import NodeShape
 
 if TYPE_CHECKING:
     from holdfast.agent.kubelet_server.server import KubeletServer

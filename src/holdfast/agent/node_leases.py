@@ -12,8 +12,8 @@ from holdfast.api.node import Node
 from holdfast.api.node_names import AGENT_LABEL, LEASE_NAMESPACE
 from holdfast.api.scheme import LEASES
 from holdfast.client.client import Client
-from holdfast.clock import Clock
-from holdfast.errors import AlreadyExists, HoldfastError, NotFound
+from holdfast.runtime.clock import Clock
+from holdfast.runtime.errors import AlreadyExists, HoldfastError, NotFound
 
 INTERVAL = 10.0
 SHORTEST_TICK = 0.2

@@ -11,8 +11,8 @@ from holdfast.agent.device_manager import DeviceManager
 from holdfast.agent.device_plugins import DeviceCount
 from holdfast.agent.plugin_registry import PluginRegistry
 from holdfast.client.client import Client
-from holdfast.clock import Clock
 from holdfast.kubelet_api import REGISTRY_DIRECTORY
+from holdfast.runtime.clock import Clock
 
 
 class NodePlugins:

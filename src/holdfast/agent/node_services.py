@@ -17,8 +17,8 @@ from holdfast.api.resource import Resource
 from holdfast.cdi.registry import CdiRegistry
 from holdfast.client.client import Client
 from holdfast.client.events import EventRecorder
-from holdfast.clock import Clock
-from holdfast.errors import NotFound
+from holdfast.runtime.clock import Clock
+from holdfast.runtime.errors import NotFound
 
 
 @dataclass(frozen=True, slots=True)

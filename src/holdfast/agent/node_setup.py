@@ -15,9 +15,9 @@ from holdfast.agent.runtime import Runtime
 from holdfast.agent.simulated_pod import SimulatedRuntime
 from holdfast.api.node_names import NODE_USER
 from holdfast.client.client import Client
-from holdfast.clock import Clock
-from holdfast.feature_gates import Feature
-from holdfast.settings import NodeSettings, NodeShape
+from holdfast.runtime.clock import Clock
+from holdfast.runtime.feature_gates import Feature
+from holdfast.runtime.settings import NodeSettings, NodeShape
 
 
 def agent_directories(settings: NodeSettings, directory: Path) -> dict[str, Path]:

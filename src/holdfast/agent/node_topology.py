@@ -17,8 +17,8 @@ from holdfast.api.quantity import BINARY_SI, Quantity, milli
 from holdfast.api.resource import Resource
 from holdfast.api.scheme import NODE_RESOURCE_TOPOLOGIES, SHARED_DEVICES
 from holdfast.client.client import Client
-from holdfast.errors import AlreadyExists, Conflict, Forbidden, NotFound, Refused
-from holdfast.settings import THREADS_PER_CORE, NodeShape
+from holdfast.runtime.errors import AlreadyExists, Conflict, Forbidden, NotFound, Refused
+from holdfast.runtime.settings import THREADS_PER_CORE, NodeShape
 
 MANAGED_BY = "app.kubernetes.io/managed-by"
 GPU_MEMORY = "16Gi"

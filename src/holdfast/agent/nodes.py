@@ -11,7 +11,7 @@ from holdfast.api.node_names import AGENT_LABEL, LEASE_NAMESPACE, NODE_USER, SIM
 from holdfast.api.pod import ResourceAmounts
 from holdfast.api.timestamps import parse_rfc3339, rfc3339, rfc3339_micro
 from holdfast.client.client import Client
-from holdfast.settings import NodeShape
+from holdfast.runtime.settings import NodeShape
 
 LEASE_SECONDS = 40
 _CONDITIONS = (

@@ -17,11 +17,11 @@ from typing import Protocol
 
 from holdfast.agent.plugin_sockets import CallFailed, call, open_channel
 from holdfast.client.backoff import Backoff
-from holdfast.clock import Clock
-from holdfast.errors import HoldfastError
 from holdfast.kubelet_api import plugin_registration_pb2 as messages
 from holdfast.kubelet_api.plugin_registration_pb2_grpc import RegistrationStub
-from holdfast.repeated_log import Repeats
+from holdfast.runtime.clock import Clock
+from holdfast.runtime.errors import HoldfastError
+from holdfast.runtime.repeated_log import Repeats
 
 log = logging.getLogger(__name__)
 

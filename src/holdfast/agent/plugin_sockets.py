@@ -9,8 +9,8 @@ from urllib.parse import quote
 import grpc
 import grpc.aio
 
-from holdfast.errors import HoldfastError
 from holdfast.kubelet_api.calls import UnaryCall
+from holdfast.runtime.errors import HoldfastError
 
 Request = TypeVar("Request")
 Response = TypeVar("Response")

@@ -19,7 +19,7 @@ from holdfast.api.resource_names import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, is
 from holdfast.api.tolerations import NO_EXECUTE, find_untolerated
 from holdfast.columns.pod_info import host_ports
 from holdfast.columns.ports import ports_conflict
-from holdfast.errors import BadRequest
+from holdfast.runtime.errors import BadRequest
 
 _FIRST = (PODS, CPU, MEMORY, EPHEMERAL_STORAGE)
 

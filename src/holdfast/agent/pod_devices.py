@@ -13,7 +13,7 @@ from holdfast.agent.runtime import NotStarted
 from holdfast.api.pod import Pod
 from holdfast.cdi.registry import CdiRegistry, UnresolvableDevice
 from holdfast.cdi.spec import ContainerEdits
-from holdfast.errors import HoldfastError
+from holdfast.runtime.errors import HoldfastError
 
 FAILED_PREPARE = "FailedPrepareDynamicResources"
 

@@ -6,8 +6,8 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from holdfast.errors import Refused
-from holdfast.private_files import PRIVATE_DIRECTORY
+from holdfast.runtime.errors import Refused
+from holdfast.runtime.private_files import PRIVATE_DIRECTORY
 
 _SAFE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}")
 

@@ -20,7 +20,7 @@ from holdfast.agent.status_patches import rejected_status
 from holdfast.api.timestamps import rfc3339, seconds_of
 from holdfast.client.backoff import Backoff
 from holdfast.client.client import PatchType
-from holdfast.errors import Conflict, HoldfastError, Invalid, NotFound, TooLarge
+from holdfast.runtime.errors import Conflict, HoldfastError, Invalid, NotFound, TooLarge
 
 PREPARE_BACKOFF = Backoff(first=1.0, limit=10.0)
 STATUS_BACKOFF = Backoff(first=0.5, limit=10.0)

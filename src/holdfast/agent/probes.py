@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from holdfast.agent.node_pod import HttpAction, LifecycleHandler, NodeContainer
 from holdfast.agent.runtime import ExecProcess, NotRunning, RunningContainer
-from holdfast.clock import Clock
+from holdfast.runtime.clock import Clock
 
 OUTPUT_BYTES = 10 * 1024
 """How much output of a probe is kept for its event."""

@@ -38,8 +38,8 @@ from holdfast.agent.runtime import (
     NotStarted,
 )
 from holdfast.agent.simulated_pod import RUNTIME, SimulatedRuntime
-from holdfast.clock import Clock
-from holdfast.errors import Refused
+from holdfast.runtime.clock import Clock
+from holdfast.runtime.errors import Refused
 
 LOG_BYTES = 10 * 1024 * 1024
 """The size at which a container's log starts again; the part before is kept."""

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import ClassVar, Protocol, runtime_checkable
 
 from holdfast.agent.node_pod import NodePod
-from holdfast.errors import HoldfastError
+from holdfast.runtime.errors import HoldfastError
 
 LOST_REASON = "ContainerStatusUnknown"
 LOST_MESSAGE = "The container could not be located when the agent was started again"

@@ -19,8 +19,8 @@ from holdfast.agent.runtime import Runtime
 from holdfast.api.classic_claim_sources import InvalidEntries
 from holdfast.api.pod import Pod
 from holdfast.client.client import Client
-from holdfast.errors import HoldfastError
 from holdfast.kubelet_api import PLUGINS_DIRECTORY, REGISTRY_DIRECTORY
+from holdfast.runtime.errors import HoldfastError
 
 
 class SimulatedClaims:

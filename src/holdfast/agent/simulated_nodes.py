@@ -44,9 +44,9 @@ from holdfast.client.informer import Informer
 from holdfast.client.informer_cache import ChangeType
 from holdfast.client.informer_set import InformerSet
 from holdfast.client.workqueue import WorkQueue, run_workers
-from holdfast.clock import Clock
-from holdfast.errors import AlreadyExists, NotFound, TooLarge
-from holdfast.settings import NodeShape
+from holdfast.runtime.clock import Clock
+from holdfast.runtime.errors import AlreadyExists, NotFound, TooLarge
+from holdfast.runtime.settings import NodeShape
 
 POD_NETWORK = "10.0.0.0/8"
 NODE_NETWORK = "172.16.0.0/12"

@@ -24,8 +24,8 @@ from holdfast.agent.status_patches import (
 from holdfast.api.durations import parse_seconds
 from holdfast.api.pod import Pod
 from holdfast.api.timestamps import parse_rfc3339
-from holdfast.clock import Clock
-from holdfast.errors import BadRequest
+from holdfast.runtime.clock import Clock
+from holdfast.runtime.errors import BadRequest
 
 RUN_FOR = "holdfast.dev/run-for"
 STOP_AFTER = "holdfast.dev/stop-after"

@@ -13,7 +13,7 @@ from holdfast.api.meta import Struct
 from holdfast.api.pod import Pod
 from holdfast.api.reservation import Reservation
 from holdfast.api.reservation_names import ALLOCATED, RESTRICTED_OPTIONS
-from holdfast.errors import BadRequest
+from holdfast.runtime.errors import BadRequest
 
 T = TypeVar("T")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from holdfast.errors import BadRequest
+from holdfast.runtime.errors import BadRequest
 
 MICROSECOND, MILLISECOND, SECOND = 10**3, 10**6, 10**9
 MINUTE, HOUR = 60 * SECOND, 3600 * SECOND

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from holdfast.errors import BadRequest, Cause, Details, aggregate_message
+from holdfast.runtime.errors import BadRequest, Cause, Details, aggregate_message
 
 
 def invalid(path: str, value: Any, detail: str) -> Cause:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from holdfast.errors import BadRequest
+from holdfast.runtime.errors import BadRequest
 
 _TERM = re.compile(r"(?:[^\\,]|\\.?)*", re.DOTALL)
 _OPERATOR = re.compile("!=|==|=")

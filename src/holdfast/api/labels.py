@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from holdfast.api import names
 from holdfast.api.field_errors import child, invalid, not_supported, raise_if_any
 from holdfast.api.meta import LabelSelector
-from holdfast.errors import BadRequest, Cause
+from holdfast.runtime.errors import BadRequest, Cause
 
 IN, NOT_IN, EXISTS, ABSENT = "in", "notin", "exists", "!"
 EQUALS, DOUBLE_EQUALS, NOT_EQUALS = "=", "==", "!="

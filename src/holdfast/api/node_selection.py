@@ -16,7 +16,7 @@ from holdfast.api.fields import FieldRequirement, FieldSelector
 from holdfast.api.labels import EVERYTHING, NOTHING, LabelRequirement, Labels, Selector
 from holdfast.api.meta import Requirement
 from holdfast.api.pod import NodeSelector, NodeSelectorTerm, Pod, PreferredSchedulingTerm
-from holdfast.errors import Cause
+from holdfast.runtime.errors import Cause
 
 _OPERATORS = {
     "In": label_selection.IN, "NotIn": label_selection.NOT_IN,

@@ -14,7 +14,7 @@ import re
 from dataclasses import dataclass
 from functools import lru_cache, total_ordering
 
-from holdfast.errors import BadRequest
+from holdfast.runtime.errors import BadRequest
 
 # A quantity in JSON: usually a string such as "500m" or "2Gi"; numbers are accepted too.
 AmountText = str | int | float

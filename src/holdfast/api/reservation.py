@@ -8,7 +8,7 @@ from holdfast.api.meta import Condition, LabelSelector, Object, ObjectMeta, Obje
 from holdfast.api.node import Taint
 from holdfast.api.pod import PodSpec, ResourceAmounts
 from holdfast.api.timestamps import seconds_of
-from holdfast.errors import BadRequest
+from holdfast.runtime.errors import BadRequest
 
 PENDING, AVAILABLE, WAITING = "Pending", "Available", "Waiting"
 SUCCEEDED, FAILED = "Succeeded", "Failed"

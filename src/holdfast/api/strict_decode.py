@@ -13,7 +13,7 @@ import msgspec
 
 from holdfast.api import durations
 from holdfast.api.field_errors import child, invalid
-from holdfast.errors import BadRequest, Cause
+from holdfast.runtime.errors import BadRequest, Cause
 
 T = TypeVar("T")
 _WORDS: dict[Any, str] = {

@@ -1,6 +1,6 @@
 """Parse and format the timestamps of objects.
 
-Pure packages use this module; ``holdfast.clock`` returns the current time.
+Pure packages use this module; ``holdfast.runtime.clock`` returns the current time.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import math
 from datetime import UTC, datetime
 from functools import lru_cache
 
-from holdfast.errors import BadRequest
+from holdfast.runtime.errors import BadRequest
 
 
 def parse_rfc3339(text: str) -> float:

@@ -18,7 +18,7 @@ from holdfast.apiserver.schema.structural import shipped_crds
 from holdfast.apiserver.user import ADMIN, User
 from holdfast.apiserver.wire.responses import ServerResponse
 from holdfast.client.transport import Request, Response
-from holdfast.errors import from_status
+from holdfast.runtime.errors import from_status
 
 _DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 _SHIPPED_GENERATION = "holdfast.dev/shipped-generation"

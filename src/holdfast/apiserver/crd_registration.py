@@ -25,7 +25,7 @@ from holdfast.apiserver.verbs.deletion import DeleteOptions, delete_stored
 from holdfast.apiserver.wire.negotiation import PLAIN_JSON
 from holdfast.apiserver.wire.request_info import RequestInfo
 from holdfast.client.transport import Request
-from holdfast.errors import Cause, HoldfastError, NotAllowed
+from holdfast.runtime.errors import Cause, HoldfastError, NotAllowed
 from holdfast.store import ObjectKey, StoredObject
 
 T = TypeVar("T")

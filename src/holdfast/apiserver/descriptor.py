@@ -24,8 +24,8 @@ from holdfast.apiserver.schema.object_schema import (
 from holdfast.apiserver.schema.structural import StructuralSchema
 from holdfast.apiserver.tables.printer import NAME_AGE, Printer
 from holdfast.apiserver.unimplemented_features import FULLY_IMPLEMENTED, UnimplementedFeatures
-from holdfast.errors import Cause
-from holdfast.feature_gates import Feature
+from holdfast.runtime.errors import Cause
+from holdfast.runtime.feature_gates import Feature
 from holdfast.store import ObjectKey
 from holdfast.validation.counting import Tree
 from holdfast.validation.list_limits import ANY_TREE

@@ -12,7 +12,7 @@ from holdfast.apiserver.verbs.subresources import subresource_of
 from holdfast.apiserver.wire.negotiation import negotiate_discovery
 from holdfast.apiserver.wire.responses import json_response, text_response, with_headers
 from holdfast.client.transport import Response
-from holdfast.errors import NotFound
+from holdfast.runtime.errors import NotFound
 
 
 def subresource_kind(descriptor: KindDescriptor, subresource: str) -> tuple[Gvk, tuple[str, ...]]:

@@ -12,7 +12,7 @@ from collections import deque
 from holdfast.api.timestamps import parse_rfc3339
 from holdfast.apiserver.operation import ServerContext
 from holdfast.apiserver.schema.stored_objects import decode, value_builder
-from holdfast.errors import HoldfastError
+from holdfast.runtime.errors import HoldfastError
 from holdfast.store import StoredObject
 
 TTL_SECONDS = 3600.0

@@ -29,8 +29,8 @@ from holdfast.apiserver.wire.responses import (
     error_response,
 )
 from holdfast.client.transport import Request, Response
-from holdfast.errors import BadRequest, HoldfastError, TooManyRequests
-from holdfast.settings import ServerLimits
+from holdfast.runtime.errors import BadRequest, HoldfastError, TooManyRequests
+from holdfast.runtime.settings import ServerLimits
 
 GZIP_MIN_BYTES = 128 * 1024  # smaller responses are not compressed, as upstream
 _CHUNK_BYTES = 256 * 1024  # bytes compressed or sent before other tasks run

@@ -15,7 +15,7 @@ from holdfast.apiserver.wire.responses import (
     error_response,
 )
 from holdfast.client.transport import Request, Response, Stream
-from holdfast.errors import BadRequest, Unavailable
+from holdfast.runtime.errors import BadRequest, Unavailable
 
 
 @dataclass(slots=True)

@@ -8,7 +8,7 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from holdfast.apiserver.operation import ServerContext
 from holdfast.apiserver.wire.request_info import RequestInfo
 from holdfast.client.transport import Response
-from holdfast.metric_types import CallbackMetric, CounterMetric, Histogram, MetricCollector
+from holdfast.runtime.metric_types import CallbackMetric, CounterMetric, Histogram, MetricCollector
 
 _LABELS = ("verb", "group", "version", "resource", "subresource")
 _BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)

@@ -14,8 +14,8 @@ from holdfast.apiserver.schema import openapi
 from holdfast.apiserver.wire.request_info import RequestInfo
 from holdfast.apiserver.wire.responses import json_response, text_response
 from holdfast.client.transport import Request, Response
-from holdfast.errors import NotAllowed, NotFound
-from holdfast.health_checks import HealthCheck, page, single
+from holdfast.runtime.errors import NotAllowed, NotFound
+from holdfast.runtime.health_checks import HealthCheck, page, single
 
 _HEALTH = ("healthz", "livez", "readyz")
 _WITHHELD = "reason withheld"

@@ -18,9 +18,9 @@ from holdfast.apiserver.wire.negotiation import ResponseFormat
 from holdfast.apiserver.wire.query_options import is_dry_run
 from holdfast.apiserver.wire.request_info import RequestInfo
 from holdfast.client.transport import Request
-from holdfast.clock import Clock
-from holdfast.errors import Details, Forbidden, NotFound
-from holdfast.feature_gates import FeatureGates
+from holdfast.runtime.clock import Clock
+from holdfast.runtime.errors import Details, Forbidden, NotFound
+from holdfast.runtime.feature_gates import FeatureGates
 from holdfast.store import ObjectKey, Store, StoredObject
 from holdfast.store.store import ValueBuilder
 

@@ -12,7 +12,7 @@ import msgspec
 
 from holdfast.apiserver.descriptor import AdmissionPlugin, KindDescriptor
 from holdfast.apiserver.schema.stored_objects import register_resource
-from holdfast.errors import NotFound
+from holdfast.runtime.errors import NotFound
 
 
 @dataclass(slots=True)

@@ -42,9 +42,9 @@ from holdfast.apiserver.wire.responses import (
     with_warnings,
 )
 from holdfast.client.transport import Request
-from holdfast.clock import Clock
-from holdfast.errors import BadRequest, HoldfastError, NotAllowed, Unavailable
-from holdfast.feature_gates import FeatureGates
+from holdfast.runtime.clock import Clock
+from holdfast.runtime.errors import BadRequest, HoldfastError, NotAllowed, Unavailable
+from holdfast.runtime.feature_gates import FeatureGates
 from holdfast.store import Store
 
 _log = logging.getLogger(__name__)

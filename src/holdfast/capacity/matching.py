@@ -28,8 +28,8 @@ from holdfast.columns.hidden_reserve_pods import HiddenReservePods
 from holdfast.columns.interner import ResourceNames
 from holdfast.columns.node_table import NodeTable
 from holdfast.columns.pod_info import PodInfo
-from holdfast.errors import BadRequest
-from holdfast.shared_cache import SharedCache
+from holdfast.runtime.errors import BadRequest
+from holdfast.runtime.shared_cache import SharedCache
 
 if TYPE_CHECKING:
     from holdfast.capacity.reservation_cache import ReservationCache

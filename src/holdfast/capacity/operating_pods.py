@@ -34,7 +34,7 @@ from holdfast.api.reservation import (
     ReservationSpec,
     ReservationStatus,
 )
-from holdfast.errors import BadRequest
+from holdfast.runtime.errors import BadRequest
 from holdfast.validation.list_limits import RESERVATION_TREE, first_excess
 from holdfast.validation.reservation import check_owner
 

@@ -25,7 +25,7 @@ from holdfast.api.quantity import NANO, Quantity
 from holdfast.api.resource_names import CPU, may_be_devices
 from holdfast.api.resource_policy import ResourcePolicy, ResourcePolicySpec, Unit
 from holdfast.api.timestamps import seconds_of
-from holdfast.errors import BadRequest, Cause, FieldErrors
+from holdfast.runtime.errors import BadRequest, Cause, FieldErrors
 from holdfast.validation.list_limits import RESOURCE_POLICY_TREE, first_excess
 from holdfast.validation.resource_policy import check_ambiguity, check_written_metadata
 

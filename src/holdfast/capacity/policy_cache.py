@@ -19,7 +19,7 @@ from holdfast.columns.epochs import Epoch
 from holdfast.columns.node_table import NodeTable
 from holdfast.columns.pod_info import PodInfo
 from holdfast.columns.selection import selected
-from holdfast.errors import HoldfastError
+from holdfast.runtime.errors import HoldfastError
 
 log = logging.getLogger(__name__)
 _NO_POLICIES: Mapping[str, Policy] = {}

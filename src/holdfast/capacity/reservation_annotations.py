@@ -17,7 +17,7 @@ from holdfast.api.node_selection import NodeTerm, compile_term
 from holdfast.api.pod import NodeSelectorTerm, Pod, Toleration
 from holdfast.api.quantity import AmountText, units
 from holdfast.api.reservation import Reservation
-from holdfast.errors import BadRequest
+from holdfast.runtime.errors import BadRequest
 
 Name = TypeVar("Name", int, str)
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"

@@ -24,7 +24,7 @@ from holdfast.columns.amounts import MAX_AMOUNT
 from holdfast.columns.interner import CPU, PODS, ResourceNames
 from holdfast.columns.node_table import NodeTable
 from holdfast.columns.pod_info import PodInfo
-from holdfast.errors import BadRequest
+from holdfast.runtime.errors import BadRequest
 from holdfast.validation.list_limits import RESERVATION_TREE, first_excess
 
 

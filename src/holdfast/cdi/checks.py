@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from holdfast.api.field_errors import duplicate, invalid, not_supported, required
 from holdfast.cdi.spec import CdiSpec, ContainerEdits, DeviceNode, Hook, IntelRdt, version_error
-from holdfast.errors import Cause
+from holdfast.runtime.errors import Cause
 
 HOOKS = ("prestart", "createRuntime", "createContainer", "startContainer", "poststart", "poststop")
 _NODE_TYPES = ("b", "c", "u", "p")

@@ -12,8 +12,8 @@ import yaml
 from holdfast.api.strict_decode import decode_struct
 from holdfast.cdi.checks import check_spec
 from holdfast.cdi.spec import CdiSpec, lowest_version
-from holdfast.errors import Cause, Refused
-from holdfast.private_files import replace_file, sync_directory
+from holdfast.runtime.errors import Cause, Refused
+from holdfast.runtime.private_files import replace_file, sync_directory
 
 SUFFIXES = (".json", ".yaml")
 """Files with another suffix are not read."""

@@ -9,7 +9,7 @@ from pathlib import Path
 from holdfast.cdi.checks import qualified_name_error
 from holdfast.cdi.files import SUFFIXES, InvalidSpec, read_spec
 from holdfast.cdi.spec import CdiDevice, CdiSpec, ContainerEdits
-from holdfast.errors import Refused
+from holdfast.runtime.errors import Refused
 
 log = logging.getLogger(__name__)
 

@@ -38,8 +38,8 @@ from holdfast.cel.shared_results import (
     sizes_of,
 )
 from holdfast.cel.syntax import Name, Node, Select, walk
-from holdfast.errors import BadRequest
-from holdfast.shared_cache import SharedCache
+from holdfast.runtime.errors import BadRequest
+from holdfast.runtime.shared_cache import SharedCache
 
 COST_LIMIT = 100_000
 """About 10 ms. A selector is evaluated for every device; in practice it costs some hundreds."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from holdfast.errors import Refused
+from holdfast.runtime.errors import Refused
 
 COST_EXCEEDED = "operation cancelled: actual cost limit exceeded"
 _STATUS = re.compile(r"^[A-Z_]+: |\[[A-Z_]+\]$")

@@ -12,7 +12,7 @@ from typing import Any
 
 from cel_expr_python import cel
 
-from holdfast.errors import BadRequest
+from holdfast.runtime.errors import BadRequest
 
 _CLAUSE = re.compile(r"%(?:(%)|(?:\.(\d{1,3}))?(.)?)", re.DOTALL)
 _DIGITS = 6

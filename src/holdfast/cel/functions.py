@@ -28,7 +28,7 @@ from holdfast.cel.network_functions import succeeds
 from holdfast.cel.semver import Semver
 from holdfast.cel.static_types import OPTIONAL
 from holdfast.cel.values import pack, unpack
-from holdfast.errors import BadRequest
+from holdfast.runtime.errors import BadRequest
 
 _T = cel.Type
 _ANY = cel.Type("any")

@@ -12,7 +12,7 @@ import re2
 
 from holdfast.api.patterns import PatternError, matcher
 from holdfast.api.quantity import MAX_INT64
-from holdfast.errors import BadRequest
+from holdfast.runtime.errors import BadRequest
 
 INCLUDES_LIMIT = 48
 _COMPARABLE = ("int", "uint", "double", "bool", "duration", "timestamp", "string", "bytes")

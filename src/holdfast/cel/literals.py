@@ -14,7 +14,7 @@ from holdfast.api.patterns import PatternError, matcher
 from holdfast.cel.errors import CompileError, located
 from holdfast.cel.static_types import OPTIONAL, StaticType
 from holdfast.cel.syntax import Constant, FunctionCall, Literal, Node, children
-from holdfast.errors import BadRequest
+from holdfast.runtime.errors import BadRequest
 
 _PATTERNS = ("matches", "find", "findAll")
 _Problem = tuple[Node, str]

@@ -17,7 +17,7 @@ from holdfast.api import names, string_formats
 from holdfast.cel.declarations import FORMATS
 from holdfast.cel.urls import Url
 from holdfast.cel.values import CIDR, FORMAT, IP, URL, tagged, untagged
-from holdfast.errors import BadRequest
+from holdfast.runtime.errors import BadRequest
 
 _Check = Callable[[str], list[str]]
 

@@ -36,7 +36,7 @@ from holdfast.cel.syntax import (
     walk,
 )
 from holdfast.cel.tree_writing import part
-from holdfast.errors import BadRequest
+from holdfast.runtime.errors import BadRequest
 
 DEVICE = "device"
 TABLES = ("device.attributes", "device.capacity")

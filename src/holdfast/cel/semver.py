@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from functools import total_ordering
 
-from holdfast.errors import BadRequest
+from holdfast.runtime.errors import BadRequest
 
 _NUMBER = r"0|[1-9][0-9]{0,18}"  # within 64 bits
 _LENGTH_LIMIT = 256

@@ -25,8 +25,8 @@ from holdfast.cel.size_bounds import (
     union_bound,
 )
 from holdfast.cel.syntax import Constant, FunctionCall, Literal, Loop, Name, Node, Select
-from holdfast.errors import BadRequest
-from holdfast.shared_cache import SharedCache
+from holdfast.runtime.errors import BadRequest
+from holdfast.runtime.shared_cache import SharedCache
 
 if TYPE_CHECKING:
     from holdfast.cel.devices import CompiledSelector

@@ -12,7 +12,7 @@ from typing import Any
 from holdfast.api.devices import DeviceAttribute
 from holdfast.api.quantity import AmountText, Quantity
 from holdfast.cel.semver import Semver
-from holdfast.errors import BadRequest
+from holdfast.runtime.errors import BadRequest
 
 _QUANTITY, _SEMVER = b"Q", b"V"
 IP, CIDR, URL, FORMAT = b"I", b"C", b"U", b"F"

@@ -13,7 +13,7 @@ from holdfast.api.classic_names import POD_CLAIMS
 from holdfast.api.decode import JsonMapping, JsonObject
 from holdfast.api.json_fields import map_at, maps_at
 from holdfast.classic_dra.annotated_pods import with_shadows
-from holdfast.errors import BadRequest
+from holdfast.runtime.errors import BadRequest
 
 API_VERSION, KIND = "admission.k8s.io/v1", "AdmissionReview"
 DEFAULT_SCHEDULER = "default-scheduler"

@@ -18,7 +18,7 @@ from holdfast.api.decode import JsonMapping, JsonObject
 from holdfast.api.field_errors import child
 from holdfast.api.json_fields import list_at, map_at, maps_at, text_at
 from holdfast.api.meta import Struct
-from holdfast.errors import BadRequest, Cause
+from holdfast.runtime.errors import BadRequest, Cause
 from holdfast.validation.classic import check_classic_source
 from holdfast.validation.names import check_label, check_subdomain
 from holdfast.validation.pod_claims import check_pod_claims

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from holdfast.api.classic import ClassicClaim
 from holdfast.api.classic_claims import ClassicEntry, classic_entries, may_use
 from holdfast.api.pod import Pod
-from holdfast.errors import HoldfastError
+from holdfast.runtime.errors import HoldfastError
 
 
 class ClassicClaimNotReady(HoldfastError):

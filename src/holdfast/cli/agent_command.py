@@ -10,8 +10,8 @@ from holdfast.agent_process import AgentProcess
 from holdfast.cli import signals
 from holdfast.cli.health import HealthChecks, HealthServer, ProcessState
 from holdfast.client.kubeconfig import load
-from holdfast.clock import SystemClock
-from holdfast.settings import AgentSettings
+from holdfast.runtime.clock import SystemClock
+from holdfast.runtime.settings import AgentSettings
 
 
 @dataclass(slots=True, kw_only=True)

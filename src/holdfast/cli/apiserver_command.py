@@ -8,11 +8,11 @@ from pathlib import Path
 
 from holdfast.cli import signals
 from holdfast.cli.published_setup import withdraw
-from holdfast.clock import SystemClock
 from holdfast.embedded_server import EmbeddedServer
-from holdfast.errors import HoldfastError
+from holdfast.runtime.clock import SystemClock
+from holdfast.runtime.errors import HoldfastError
+from holdfast.runtime.settings import ServerSettings
 from holdfast.server_process import FAILED, READY
-from holdfast.settings import ServerSettings
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 

@@ -20,8 +20,8 @@ from holdfast.cli.policy import commands as policy
 from holdfast.cli.reservation import commands as reservation
 from holdfast.cli.table import escaped
 from holdfast.cli.usage import Command, Group
-from holdfast.errors import HoldfastError
-from holdfast.repeated_log import RepeatFilter
+from holdfast.runtime.errors import HoldfastError
+from holdfast.runtime.repeated_log import RepeatFilter
 
 app = typer.Typer(
     name="holdfast",

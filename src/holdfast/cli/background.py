@@ -8,11 +8,11 @@ import subprocess
 import time
 from pathlib import Path
 
-from holdfast.child_process import COMMAND, exit_description
 from holdfast.cli import running_cluster
-from holdfast.errors import Refused
-from holdfast.private_files import open_private
-from holdfast.settings import ClusterSettings, NodeSettings
+from holdfast.runtime.child_process import COMMAND, exit_description
+from holdfast.runtime.errors import Refused
+from holdfast.runtime.private_files import open_private
+from holdfast.runtime.settings import ClusterSettings, NodeSettings
 
 START_SECONDS = 120.0
 STOP_SECONDS = 75.0

@@ -17,8 +17,8 @@ from holdfast.classic_dra.ledger import ClassicLedger
 from holdfast.cli.table import join_names
 from holdfast.client.client import Client
 from holdfast.devices.device_map import nodes_text
-from holdfast.errors import Forbidden
 from holdfast.framework.world import World
+from holdfast.runtime.errors import Forbidden
 
 Json = dict[str, Any]
 PLUGIN = "ClassicDynamicResources"

@@ -35,9 +35,9 @@ from holdfast.cli.flags import (
     WriteKubeconfig,
 )
 from holdfast.cli.usage import at_least, parse_kubelet_dirs, parse_port
-from holdfast.errors import Refused
-from holdfast.feature_gates import FeatureGates
-from holdfast.settings import (
+from holdfast.runtime.errors import Refused
+from holdfast.runtime.feature_gates import FeatureGates
+from holdfast.runtime.settings import (
     AgentSettings,
     ClusterSettings,
     NodeSettings,

@@ -20,8 +20,8 @@ from holdfast.client.endpoint import Endpoint
 from holdfast.client.http import HttpTransport
 from holdfast.client.kubeconfig import load
 from holdfast.client.response_decoding import UnreadableObject
-from holdfast.clock import SystemClock
-from holdfast.errors import (
+from holdfast.runtime.clock import SystemClock
+from holdfast.runtime.errors import (
     BadConfiguration,
     Forbidden,
     NotFound,

@@ -11,13 +11,13 @@ from typing import Any, ClassVar
 from holdfast.cli import garbage_collection, signals
 from holdfast.cli.elected_run import ElectedState, run_with_pages
 from holdfast.client.kubeconfig import load
-from holdfast.clock import SystemClock
 from holdfast.controllers_process import (
     ControllersProcess,
     ControllersProcessSettings,
     default_settings,
     settings_of_configuration,
 )
+from holdfast.runtime.clock import SystemClock
 
 
 @dataclass(slots=True, kw_only=True)

@@ -22,7 +22,7 @@ from holdfast.classic_dra.annotated_pods import (
     with_shadows,
 )
 from holdfast.cli.objects import parse_documents
-from holdfast.errors import BadRequest
+from holdfast.runtime.errors import BadRequest
 
 MAX_DEPTH = 100
 CLASSIC_QUOTA = "resourceclaims"

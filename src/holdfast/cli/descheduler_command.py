@@ -13,7 +13,6 @@ from holdfast.cli import garbage_collection, signals
 from holdfast.cli.elected_run import ElectedState, run_with_pages
 from holdfast.cli.table import counted, format_table
 from holdfast.client.kubeconfig import load
-from holdfast.clock import SystemClock
 from holdfast.descheduler_process import (
     DeschedulerConfiguration,
     DeschedulerProcess,
@@ -22,6 +21,7 @@ from holdfast.descheduler_process import (
     load_settings,
     run_once,
 )
+from holdfast.runtime.clock import SystemClock
 
 
 @dataclass(slots=True, kw_only=True)

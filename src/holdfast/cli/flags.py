@@ -10,7 +10,7 @@ import typer
 
 from holdfast.cli.node_shape import parse_node_shape
 from holdfast.cli.usage import parse_port
-from holdfast.settings import NodeShape
+from holdfast.runtime.settings import NodeShape
 
 
 class RuntimeName(StrEnum):

@@ -11,9 +11,9 @@ from typing import Any, ClassVar
 from aiohttp import web
 
 from holdfast.api.timestamps import rfc3339
-from holdfast.clock import Clock
-from holdfast.errors import Refused
-from holdfast.health_checks import HealthCheck, page, single
+from holdfast.runtime.clock import Clock
+from holdfast.runtime.errors import Refused
+from holdfast.runtime.health_checks import HealthCheck, page, single
 
 EMULATED_VERSION = "v1.36"
 HealthChecks = Mapping[str, HealthCheck]

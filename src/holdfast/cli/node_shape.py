@@ -6,8 +6,8 @@ import typer
 
 from holdfast.api.names import label_key
 from holdfast.api.quantity import MAX_INT64, MILLI, Quantity
-from holdfast.errors import BadRequest
-from holdfast.settings import THREADS_PER_CORE, NodeShape
+from holdfast.runtime.errors import BadRequest
+from holdfast.runtime.settings import THREADS_PER_CORE, NodeShape
 
 _MOST = {"numa": 8, "koordinator-gpus": 64}
 """What is published, and how much of it; a kubelet refuses more NUMA nodes as well."""

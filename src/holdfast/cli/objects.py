@@ -26,7 +26,7 @@ from holdfast.api.node import Node
 from holdfast.api.pod import Pod
 from holdfast.api.quantity import Quantity
 from holdfast.api.resource import Resource
-from holdfast.errors import BadRequest
+from holdfast.runtime.errors import BadRequest
 
 _TYPED: dict[tuple[str, str], Resource[Any]] = {
     (r.group, r.kind): r

@@ -17,7 +17,6 @@ from holdfast.cli.table import join_names
 from holdfast.client.client import Client
 from holdfast.columns.pod_info import PodInfo
 from holdfast.devices.claims import ClaimNotReady, claims_of_pod, is_bound_with, is_reserved_for
-from holdfast.errors import Forbidden
 from holdfast.framework.world import World
 from holdfast.plugins.dynamic_resources.binding_conditions import (
     Progress,
@@ -25,6 +24,7 @@ from holdfast.plugins.dynamic_resources.binding_conditions import (
     missing_conditions,
     progress_of,
 )
+from holdfast.runtime.errors import Forbidden
 
 Json = dict[str, Any]
 QUOTA_WORDS = "exceeded quota"

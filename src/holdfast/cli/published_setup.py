@@ -16,7 +16,7 @@ import msgspec
 
 from holdfast.cli.connection import connect
 from holdfast.client.client import Client
-from holdfast.errors import (
+from holdfast.runtime.errors import (
     AlreadyExists,
     BadConfiguration,
     Forbidden,
@@ -25,7 +25,7 @@ from holdfast.errors import (
     NotFound,
     Refused,
 )
-from holdfast.settings import SchedulerSettings
+from holdfast.runtime.settings import SchedulerSettings
 
 if TYPE_CHECKING:
     from holdfast.configuration.reading import Configuration

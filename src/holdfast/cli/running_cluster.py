@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from holdfast.errors import Refused
-from holdfast.private_files import PRIVATE_DIRECTORY, writable_by_others, write_private
+from holdfast.runtime.errors import Refused
+from holdfast.runtime.private_files import PRIVATE_DIRECTORY, writable_by_others, write_private
 
 FILE = "running.json"
 STARTING = "starting.json"

@@ -14,7 +14,7 @@ from holdfast.client.client import Client
 from holdfast.client.discovery import read_server_release
 from holdfast.configuration.file import load
 from holdfast.configuration.reading import Configuration
-from holdfast.feature_gates import FeatureGates
+from holdfast.runtime.feature_gates import FeatureGates
 
 
 def load_configuration(path: Path | None) -> Configuration:

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from holdfast.repeated_log import Repeats
+from holdfast.runtime.repeated_log import Repeats
 
 log = logging.getLogger(__name__)
 _repeats = Repeats()

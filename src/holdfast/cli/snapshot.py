@@ -18,11 +18,11 @@ from holdfast.cli.world_building import DEFAULT_GATES, world_without
 from holdfast.columns.pod_info import PodInfo
 from holdfast.engine.explanation import explain
 from holdfast.engine.profile import Profile
-from holdfast.errors import BadRequest
-from holdfast.feature_gates import NEWEST, FeatureGates
 from holdfast.framework.extender import ExtenderConfig
 from holdfast.framework.world import World
 from holdfast.plugins import default_profiles
+from holdfast.runtime.errors import BadRequest
+from holdfast.runtime.feature_gates import NEWEST, FeatureGates
 
 built_in_profiles = cache(default_profiles)
 

@@ -16,12 +16,12 @@ from holdfast.cli import garbage_collection, running_cluster, signals
 from holdfast.cli.apiserver_command import warn_if_not_loopback
 from holdfast.cli.published_setup import publish
 from holdfast.cli.scheduler_configuration import load_configuration
-from holdfast.clock import SystemClock
 from holdfast.cluster import Cluster
 from holdfast.configuration.reading import Configuration, effective_configuration
-from holdfast.errors import HoldfastError
+from holdfast.runtime.clock import SystemClock
+from holdfast.runtime.errors import HoldfastError
+from holdfast.runtime.settings import ClusterSettings, NodeSettings
 from holdfast.scheduler.dump import log_dump
-from holdfast.settings import ClusterSettings, NodeSettings
 
 if TYPE_CHECKING:
     from holdfast.descheduler_process import DeschedulerConfiguration

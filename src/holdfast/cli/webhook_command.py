@@ -9,7 +9,7 @@ from pathlib import Path
 
 from holdfast import webhook_process
 from holdfast.cli import signals
-from holdfast.clock import SystemClock
+from holdfast.runtime.clock import SystemClock
 from holdfast.webhook_process import WebhookProcess, WebhookSettings
 
 

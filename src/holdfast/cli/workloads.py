@@ -10,7 +10,7 @@ from holdfast.api import scheme
 from holdfast.api.resource import Resource
 from holdfast.api.workloads import same_template
 from holdfast.client.client import Client
-from holdfast.errors import NotFound, Refused
+from holdfast.runtime.errors import NotFound, Refused
 
 Raw = dict[str, Any]
 KINDS: dict[str, Resource[Any]] = {

@@ -16,9 +16,9 @@ from holdfast.cli.objects import Manifest, object_error
 from holdfast.columns.node_table import NodeTable
 from holdfast.devices.features import Features, without_claims
 from holdfast.devices.inventory import Inventory
-from holdfast.errors import BadRequest
-from holdfast.feature_gates import Feature, FeatureGates
 from holdfast.framework.world import World
+from holdfast.runtime.errors import BadRequest
+from holdfast.runtime.feature_gates import Feature, FeatureGates
 
 log = logging.getLogger(__name__)
 DEFAULT_GATES = FeatureGates()

@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
-from holdfast.clock import Clock
-from holdfast.errors import Expired, HoldfastError, Retryable
+from holdfast.runtime.clock import Clock
+from holdfast.runtime.errors import Expired, HoldfastError, Retryable
 
 T = TypeVar("T")
 

@@ -24,7 +24,7 @@ from holdfast.client.response_decoding import (
     error_from_response,
 )
 from holdfast.client.transport import Request, Response, Transport
-from holdfast.errors import BadRequest
+from holdfast.runtime.errors import BadRequest
 
 T = TypeVar("T")
 OnUnreadable = Callable[[UnreadableObject], None]

@@ -13,9 +13,9 @@ from holdfast.api.resource import Resource
 from holdfast.api.scheme import TAINT_RULE_VERSIONS
 from holdfast.client.backoff import Backoff, retry
 from holdfast.client.client import Client
-from holdfast.clock import Clock
-from holdfast.errors import Forbidden, HoldfastError, NotFound
-from holdfast.feature_gates import NEWEST, Feature, FeatureGates, Release
+from holdfast.runtime.clock import Clock
+from holdfast.runtime.errors import Forbidden, HoldfastError, NotFound
+from holdfast.runtime.feature_gates import NEWEST, Feature, FeatureGates, Release
 
 _NUMBER = re.compile(r"\d+")
 SERVED_CHECK_BACKOFF = Backoff(first=0.2, limit=10.0)

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from holdfast.errors import BadConfiguration
+from holdfast.runtime.errors import BadConfiguration
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,8 +27,8 @@ from holdfast.client.event_body import (
     with_count,
 )
 from holdfast.client.workqueue import QueueClosed, WorkQueue
-from holdfast.clock import Clock
-from holdfast.errors import (
+from holdfast.runtime.clock import Clock
+from holdfast.runtime.errors import (
     AlreadyExists,
     HoldfastError,
     NotFound,
@@ -36,7 +36,7 @@ from holdfast.errors import (
     TooManyRequests,
     Unavailable,
 )
-from holdfast.repeated_log import Repeats
+from holdfast.runtime.repeated_log import Repeats
 
 MAX_ATTEMPTS = 12
 RETRY = Backoff(first=0.2, limit=5.0)

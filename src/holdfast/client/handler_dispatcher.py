@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterable
 from typing import Generic, TypeVar
 
 from holdfast.client.informer_cache import ChangeType, ObjectChange, identity_of
-from holdfast.errors import HoldfastError
-from holdfast.repeated_log import Repeats
+from holdfast.runtime.errors import HoldfastError
+from holdfast.runtime.repeated_log import Repeats
 
 T = TypeVar("T")
 ResourceEventHandler = Callable[[ChangeType, T | None, T | None], None]

@@ -19,7 +19,7 @@ from holdfast.client.connection import Connection, ConnectionLost, ConnectionPoo
 from holdfast.client.endpoint import Endpoint, Timeouts
 from holdfast.client.tls import TlsProtocol
 from holdfast.client.transport import Request, Response, Stream
-from holdfast.errors import BadConfiguration, Unavailable
+from holdfast.runtime.errors import BadConfiguration, Unavailable
 
 _PATH_SAFE = "/:@!$&'()*+,;=~"
 _PLAIN_PATH = re.compile(r"[A-Za-z0-9/._:-]*")

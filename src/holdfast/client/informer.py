@@ -26,9 +26,9 @@ from holdfast.client.backoff import ReconnectBackoff
 from holdfast.client.client import Client, UnreadableObject, WatchEvent
 from holdfast.client.handler_dispatcher import UNREADABLE, HandlerDispatcher, ResourceEventHandler
 from holdfast.client.informer_cache import InformerCache, identity_of
-from holdfast.clock import Clock
-from holdfast.errors import BadRequest, Expired, HoldfastError, Invalid, Unavailable
-from holdfast.repeated_log import Repeats
+from holdfast.runtime.clock import Clock
+from holdfast.runtime.errors import BadRequest, Expired, HoldfastError, Invalid, Unavailable
+from holdfast.runtime.repeated_log import Repeats
 
 T = TypeVar("T")
 YIELD_AFTER_SECONDS = 0.002

@@ -11,7 +11,7 @@ from typing import Any, Self, TypeVar, cast
 from holdfast.api.resource import Resource
 from holdfast.client.client import Client, UnreadableObject
 from holdfast.client.informer import Informer
-from holdfast.clock import Clock
+from holdfast.runtime.clock import Clock
 
 T = TypeVar("T")
 NONE: Mapping[Any, Any] = MappingProxyType({})

@@ -21,7 +21,7 @@ from typing import Any, TypeGuard
 import yaml
 
 from holdfast.client.endpoint import Endpoint
-from holdfast.errors import BadConfiguration
+from holdfast.runtime.errors import BadConfiguration
 
 CLUSTER_FIELDS = frozenset({"server", "certificate-authority-data"})
 USER_FIELDS = frozenset({"client-certificate-data", "client-key-data", "token"})

@@ -21,8 +21,8 @@ from typing import Any
 from holdfast.api.resource import Resource
 from holdfast.api.timestamps import rfc3339_micro
 from holdfast.client.client import Client
-from holdfast.clock import Clock
-from holdfast.errors import BadConfiguration, Conflict, HoldfastError, NotFound, Unavailable
+from holdfast.runtime.clock import Clock
+from holdfast.runtime.errors import BadConfiguration, Conflict, HoldfastError, NotFound, Unavailable
 
 RAW_LEASES: Resource[dict[str, Any]] = Resource(
     "coordination.k8s.io", "v1", "leases", "Lease", dict

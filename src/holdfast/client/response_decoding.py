@@ -18,7 +18,7 @@ from holdfast.api.decode import decode_object
 from holdfast.api.meta import Object
 from holdfast.api.resource import Resource
 from holdfast.client.transport import Response
-from holdfast.errors import (
+from holdfast.runtime.errors import (
     Cause,
     Details,
     HoldfastError,

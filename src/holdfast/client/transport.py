@@ -14,7 +14,7 @@ from typing import Protocol
 
 import msgspec
 
-from holdfast.clock import Clock
+from holdfast.runtime.clock import Clock
 
 _READS = frozenset({"GET", "HEAD"})
 

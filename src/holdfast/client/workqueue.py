@@ -12,9 +12,9 @@ from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 from holdfast.client.backoff import Backoff
-from holdfast.clock import Clock
-from holdfast.errors import Conflict, Retryable
-from holdfast.repeated_log import Repeats
+from holdfast.runtime.clock import Clock
+from holdfast.runtime.errors import Conflict, Retryable
+from holdfast.runtime.repeated_log import Repeats
 
 RETRY = Backoff(first=0.005, limit=300.0)
 SLOW_AFTER_FAILURES = 8

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
-from holdfast.metric_types import (
+from holdfast.runtime.metric_types import (
     CallbackMetric,
     CounterMetric,
     Histogram,

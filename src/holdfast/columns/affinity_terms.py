@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from holdfast.api.labels import NOTHING, Labels, Selector, from_selector
 from holdfast.api.pod import Affinity, PodAffinity, PodAffinityTerm, WeightedPodAffinityTerm
-from holdfast.errors import BadRequest, Invalid
+from holdfast.runtime.errors import BadRequest, Invalid
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from holdfast.columns.images import ImageIndex
 from holdfast.columns.interner import CPU, MEMORY, Interner, ResourceNames
 from holdfast.columns.journal import DerivedColumn, Journal
 from holdfast.columns.node_labels import Ids, LabelColumn, NodeLabels
-from holdfast.errors import BadRequest
+from holdfast.runtime.errors import BadRequest
 from holdfast.validation.list_limits import NODE_TREE, first_excess
 
 _FIRST_ROWS = 64

@@ -19,7 +19,7 @@ from holdfast.columns.label_groups import LabelGroup, LabelGroups
 from holdfast.columns.mounts import MountIndex
 from holdfast.columns.pod_info import PodInfo
 from holdfast.columns.ports import PortIndex
-from holdfast.shared_cache import SharedCache
+from holdfast.runtime.shared_cache import SharedCache
 
 _MAX_COUNTERS = 1024
 _MAX_SUMS = 4

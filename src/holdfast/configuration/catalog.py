@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from holdfast.engine.profile import Factory, PluginEntry
-from holdfast.errors import BadConfiguration
 from holdfast.framework.arguments import Args
 from holdfast.framework.declarations import declaration_fault
 from holdfast.framework.per_node import PerNodePlugin, columnar
 from holdfast.framework.plugin import Plugin
 from holdfast.framework.points import Point, has_point
 from holdfast.plugins import REGISTRY
+from holdfast.runtime.errors import BadConfiguration
 
 ENTRY_POINTS = "holdfast.plugins"
 

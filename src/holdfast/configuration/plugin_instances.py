@@ -10,9 +10,9 @@ from holdfast.api.field_errors import duplicate, invalid
 from holdfast.configuration.catalog import Catalog, UnknownPlugin
 from holdfast.configuration.document import API_VERSION, GROUP, PluginConfig
 from holdfast.configuration.problems import Problems
-from holdfast.errors import BadConfiguration, Cause, NotBuilt
 from holdfast.framework.plugin import Plugin
 from holdfast.framework.points import Point
+from holdfast.runtime.errors import BadConfiguration, Cause, NotBuilt
 
 FIT = "NodeResourcesFit"
 REMOVED = ("AzureDiskLimits", "CinderLimits", "EBSLimits", "GCEPDLimits")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from holdfast.configuration.document import KIND
-from holdfast.errors import BadConfiguration, Cause, Details, NotBuilt, aggregate_message
+from holdfast.runtime.errors import BadConfiguration, Cause, Details, NotBuilt, aggregate_message
 
 
 class Problems:

@@ -18,10 +18,10 @@ from holdfast.configuration.plugin_instances import (
 )
 from holdfast.configuration.problems import Problems
 from holdfast.engine.profile import Profile
-from holdfast.errors import Cause
 from holdfast.framework.plugin import Plugin
 from holdfast.framework.points import Point, has_point
 from holdfast.plugins.reservation import ReservationPlugin
+from holdfast.runtime.errors import Cause
 
 MOST_TOTAL = 2**63 - 1
 RESERVATION = "Reservation"

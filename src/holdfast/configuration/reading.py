@@ -33,10 +33,10 @@ from holdfast.configuration.validation import (
     check_queue,
 )
 from holdfast.engine.profile import Profile
-from holdfast.errors import Cause
 from holdfast.framework.extender import TIMEOUT, ExtenderConfig, ignored_resources
 from holdfast.plugins import PROFILE_NAMES, default_profiles
-from holdfast.settings import ElectionSettings, MigrationSettings, RequestLimits
+from holdfast.runtime.errors import Cause
+from holdfast.runtime.settings import ElectionSettings, MigrationSettings, RequestLimits
 
 NO_POINT = "reservation"
 """Koordinator's guide shows this name among the extension points."""

@@ -9,7 +9,6 @@ from holdfast.client.backoff import Backoff, retry
 from holdfast.client.client import Client
 from holdfast.client.events import EventRecorder
 from holdfast.client.informer_set import InformerSet
-from holdfast.clock import Clock
 from holdfast.controllers.classic_claim.controller import (
     ClassicClaimController,
     InstalledClassicClaimController,
@@ -32,9 +31,10 @@ from holdfast.controllers.resource_claim import ResourceClaimController
 from holdfast.controllers.resource_policy.controller import ResourcePolicyController
 from holdfast.controllers.resource_quota import ResourceQuotaController
 from holdfast.controllers.taint_eviction import TaintEvictionController
-from holdfast.errors import HoldfastError
-from holdfast.repeated_log import Repeats
-from holdfast.settings import ControllerSettings
+from holdfast.runtime.clock import Clock
+from holdfast.runtime.errors import HoldfastError
+from holdfast.runtime.repeated_log import Repeats
+from holdfast.runtime.settings import ControllerSettings
 
 CONTROLLERS: tuple[type[Reconciler], ...] = (
     NamespaceController,

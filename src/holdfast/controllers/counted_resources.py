@@ -12,10 +12,10 @@ from holdfast.client.client import Client
 from holdfast.client.handler_dispatcher import ResourceEventHandler
 from holdfast.client.informer import Informer
 from holdfast.client.informer_cache import ChangeType
-from holdfast.clock import Clock
 from holdfast.controllers.discovery import discover
-from holdfast.errors import Unavailable
 from holdfast.quota.evaluators import GroupResource
+from holdfast.runtime.clock import Clock
+from holdfast.runtime.errors import Unavailable
 
 
 class CountedResources:

@@ -11,7 +11,7 @@ import msgspec
 from holdfast.api.meta import Object
 from holdfast.api.resource import Resource
 from holdfast.client.client import Client
-from holdfast.errors import HoldfastError
+from holdfast.runtime.errors import HoldfastError
 
 ServedResources = tuple[Resource[Object], ...]
 AGGREGATED = "APIGroupDiscoveryList"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from holdfast.clock import Clock
+from holdfast.runtime.clock import Clock
 
 TIMEOUT_SECONDS = 300.0
 

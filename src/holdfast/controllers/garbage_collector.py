@@ -19,7 +19,7 @@ from holdfast.controllers.ownership import raw_reference
 from holdfast.controllers.ownership_graph import FOREGROUND, ORPHAN, GraphObject, OwnershipGraph
 from holdfast.controllers.planned_writes import Delete, Patch, Write, execute_writes
 from holdfast.controllers.reconciler import ControllerContext, Reconciler
-from holdfast.errors import HoldfastError, NotFound
+from holdfast.runtime.errors import HoldfastError, NotFound
 
 REDISCOVER_SECONDS = 300.0
 RETRY_SECONDS = 10.0

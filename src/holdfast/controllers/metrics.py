@@ -8,7 +8,7 @@ from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
 from holdfast.client.workqueue_metrics import WorkQueueMetrics
-from holdfast.metric_types import CallbackMetric, CounterMetric, Histogram, collect_all
+from holdfast.runtime.metric_types import CallbackMetric, CounterMetric, Histogram, collect_all
 
 _SECONDS: tuple[float, ...] = (
     *(0.005, 0.01, 0.025, 0.05),

@@ -18,7 +18,7 @@ from holdfast.controllers import conditions
 from holdfast.controllers.discovery import ServedResources, discover
 from holdfast.controllers.planned_writes import Patch, execute_write
 from holdfast.controllers.reconciler import ControllerContext, Reconciler
-from holdfast.errors import NotAllowed, NotFound
+from holdfast.runtime.errors import NotAllowed, NotFound
 
 FINALIZER = "kubernetes"
 REQUEUE_SECONDS = 1.0

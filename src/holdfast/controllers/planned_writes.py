@@ -8,7 +8,7 @@ from typing import Any
 
 from holdfast.api.resource import Resource
 from holdfast.client.client import Client, PatchType
-from holdfast.errors import HoldfastError, NotFound
+from holdfast.runtime.errors import HoldfastError, NotFound
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,8 +19,8 @@ from holdfast.controllers.conditions import is_true
 from holdfast.controllers.object_index import ObjectIndex
 from holdfast.controllers.reconciler import ControllerContext, Reconciler
 from holdfast.controllers.taint_eviction_writes import disruption_target
-from holdfast.errors import NotFound
-from holdfast.metric_types import CounterMetric
+from holdfast.runtime.errors import NotFound
+from holdfast.runtime.metric_types import CounterMetric
 
 QUARANTINE_SECONDS = 40.0
 """How long a node must be missing; the pods of a node that is recreated earlier are kept."""

@@ -6,12 +6,12 @@ Apart from the controllers, because a process that only runs controllers needs n
 from __future__ import annotations
 
 from holdfast.configuration.reading import Configuration
-from holdfast.feature_gates import FeatureGates
 from holdfast.plugins.classic_dynamic_resources import ClassicDynamicResources
 from holdfast.plugins.reservation import ReservationPlugin
 from holdfast.plugins.reservation.arguments import ReservationArgs
 from holdfast.plugins.resource_policy import ResourcePolicyPlugin
-from holdfast.settings import (
+from holdfast.runtime.feature_gates import FeatureGates
+from holdfast.runtime.settings import (
     ClassicClaimSettings,
     ControllerSettings,
     ReservationSettings,

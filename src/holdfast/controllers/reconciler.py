@@ -11,11 +11,11 @@ from holdfast.client.client import Client
 from holdfast.client.events import EventRecorder
 from holdfast.client.informer_set import InformerSet
 from holdfast.client.workqueue import WorkQueue, run_workers
-from holdfast.clock import Clock
 from holdfast.controllers.metrics import ControllerMetrics
-from holdfast.errors import Conflict, HoldfastError, Retryable
-from holdfast.feature_gates import Feature
-from holdfast.settings import ControllerSettings
+from holdfast.runtime.clock import Clock
+from holdfast.runtime.errors import Conflict, HoldfastError, Retryable
+from holdfast.runtime.feature_gates import Feature
+from holdfast.runtime.settings import ControllerSettings
 
 EVENT_AFTER_FAILURES = 5
 """An event is recorded after this many consecutive failures of an object."""

@@ -29,7 +29,7 @@ from holdfast.controllers.planned_writes import (
 )
 from holdfast.controllers.pod_ranking import in_deletion_order
 from holdfast.controllers.reconciler import ControllerContext, Reconciler
-from holdfast.errors import HoldfastError, NotFound, Retryable
+from holdfast.runtime.errors import HoldfastError, NotFound, Retryable
 
 BURST_REPLICAS = 500
 MAX_BATCH = 64

@@ -40,9 +40,9 @@ from holdfast.controllers.planned_writes import (
     execute_writes,
 )
 from holdfast.controllers.reconciler import ControllerContext, Reconciler
-from holdfast.errors import HoldfastError, NotFound, Retryable
-from holdfast.feature_gates import Feature
-from holdfast.metric_types import CallbackMetric, CounterMetric
+from holdfast.runtime.errors import HoldfastError, NotFound, Retryable
+from holdfast.runtime.feature_gates import Feature
+from holdfast.runtime.metric_types import CallbackMetric, CounterMetric
 
 MAX_DELETED_UIDS = 10_000
 _POD, _CLAIM = "pod:", "claim:"

@@ -33,8 +33,6 @@ from holdfast.controllers.counted_resources import CountedResources
 from holdfast.controllers.object_index import ObjectIndex
 from holdfast.controllers.planned_writes import Patch, Plan, execute_writes
 from holdfast.controllers.reconciler import ControllerContext, Reconciler
-from holdfast.errors import Conflict, NotFound
-from holdfast.feature_gates import Feature
 from holdfast.quota import scopes
 from holdfast.quota.amounts import ZERO, QuotaUsage, add_usage, growth, parse_amounts, to_texts
 from holdfast.quota.charging import count_usage
@@ -46,6 +44,8 @@ from holdfast.quota.evaluators import (
     resources_of,
 )
 from holdfast.quota.usage import is_charged, pod_owner_of
+from holdfast.runtime.errors import Conflict, NotFound
+from holdfast.runtime.feature_gates import Feature
 
 T = TypeVar("T", bound=Object)
 RESYNC_SECONDS = 300.0

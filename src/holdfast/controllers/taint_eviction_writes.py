@@ -9,8 +9,8 @@ from holdfast.api.scheme import PODS
 from holdfast.api.timestamps import rfc3339
 from holdfast.client.client import PatchType
 from holdfast.controllers.reconciler import ControllerContext, Reconciler
-from holdfast.errors import NotFound
-from holdfast.metric_types import CounterMetric, Histogram
+from holdfast.runtime.errors import NotFound
+from holdfast.runtime.metric_types import CounterMetric, Histogram
 
 LONGEST_WAIT_SECONDS = 86_400.0
 _SECONDS = (0.005, 0.025, 0.1, 0.5, 1, 2.5, 10, 30, 60, 120, 180, 240)

@@ -28,7 +28,6 @@ from holdfast.descheduler.policies.policy import (
     PolicyArgs,
     selector_or_everything,
 )
-from holdfast.errors import BadConfiguration, BadRequest, Cause, NotBuilt
 from holdfast.framework.extender import ConfigurationPart
 from holdfast.migration.arguments import (
     API_VERSION,
@@ -38,7 +37,8 @@ from holdfast.migration.arguments import (
     migration_settings,
 )
 from holdfast.migration.arguments import PLUGIN as MIGRATION_CONTROLLER
-from holdfast.settings import MigrationSettings
+from holdfast.runtime.errors import BadConfiguration, BadRequest, Cause, NotBuilt
+from holdfast.runtime.settings import MigrationSettings
 from holdfast.validation.template import check_selector
 
 NAME = "holdfast-descheduler"

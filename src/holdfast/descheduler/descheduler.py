@@ -14,14 +14,19 @@ from holdfast.api.resource import Resource
 from holdfast.client.client import Client
 from holdfast.client.discovery import is_served
 from holdfast.client.informer_set import InformerSet
-from holdfast.clock import Clock
 from holdfast.descheduler.configuration import DeschedulerConfiguration
 from holdfast.descheduler.plan import PlannedMove, job_body, plan_moves
 from holdfast.descheduler.simulation import ClusterObjects, Simulation, predicting_profiles
 from holdfast.engine.profile import Profile
-from holdfast.errors import AlreadyExists, HoldfastError, NotFound
-from holdfast.metric_types import CounterMetric, Histogram, MetricCollector, exponential_buckets
 from holdfast.migration.pod_selection import has_local_volumes
+from holdfast.runtime.clock import Clock
+from holdfast.runtime.errors import AlreadyExists, HoldfastError, NotFound
+from holdfast.runtime.metric_types import (
+    CounterMetric,
+    Histogram,
+    MetricCollector,
+    exponential_buckets,
+)
 
 OTHERS: tuple[Resource[Any], ...] = (
     scheme.NAMESPACES, scheme.NODES, scheme.NODE_RESOURCE_TOPOLOGIES, scheme.SHARED_DEVICES,

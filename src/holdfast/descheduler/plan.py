@@ -14,7 +14,7 @@ from holdfast.api.scheme import POD_MIGRATION_JOBS
 from holdfast.descheduler.configuration import NAME, DeschedulerConfiguration
 from holdfast.descheduler.policies.policy import CandidatePod, Policy
 from holdfast.descheduler.simulation import Simulation
-from holdfast.settings import MigrationSettings
+from holdfast.runtime.settings import MigrationSettings
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,7 +31,7 @@ from holdfast.framework.world import World
 from holdfast.migration.limits import MigratingPods, Workload, make_workload
 from holdfast.migration.pod_selection import MigrationCandidate, find_obstacle
 from holdfast.plugins import REGISTRY
-from holdfast.settings import MigrationSettings
+from holdfast.runtime.settings import MigrationSettings
 
 PREDICTING = frozenset((
     "NodeUnschedulable", "TaintToleration", "NodeAffinity", "NodePorts", "NodeResourcesFit",

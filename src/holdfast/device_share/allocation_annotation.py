@@ -14,7 +14,7 @@ from holdfast.api.quantity import BINARY_SI, DECIMAL_SI, AmountText, Quantity, u
 from holdfast.api.shared_device import VirtualFunction
 from holdfast.device_share.allocations import AllocationsByType, SharedDeviceAllocation
 from holdfast.device_share.requests import RESOURCES, DeviceAmounts
-from holdfast.errors import BadRequest
+from holdfast.runtime.errors import BadRequest
 
 
 class _Extension(Struct, frozen=True):

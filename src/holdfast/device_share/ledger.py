@@ -38,7 +38,7 @@ from holdfast.device_share.node_holders import ClaimedUse, DeviceHolder, NodeHol
 from holdfast.device_share.recorded_use import consistent_use
 from holdfast.device_share.requests import device_types, is_of_devices
 from holdfast.device_share.scoring import ScoringStrategy
-from holdfast.errors import BadRequest
+from holdfast.runtime.errors import BadRequest
 
 NO_DEVICE = 0
 """The signature of nodes without a Device object."""

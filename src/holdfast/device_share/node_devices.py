@@ -11,8 +11,8 @@ from holdfast.api.shared_device import DeviceInfo, SharedDevices, VirtualFunctio
 from holdfast.device_share.allocations import UNUSED, DeviceUse
 from holdfast.device_share.partitions import PartitionTable, partition_table
 from holdfast.device_share.requests import MEMORY, RATIO, RESOURCES, DeviceAmounts
-from holdfast.errors import BadRequest
 from holdfast.numa.topology import MAX_NUMA_NODES
+from holdfast.runtime.errors import BadRequest
 
 LabelPairs = tuple[tuple[str, str], ...]
 NO_TOPOLOGY = -1

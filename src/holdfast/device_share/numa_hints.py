@@ -20,10 +20,10 @@ from holdfast.device_share.ledger import NO_DEVICE, DeviceShareLedger
 from holdfast.device_share.node_devices import NodeDeviceInventory, NodeDeviceState
 from holdfast.device_share.pod_devices import RequestedDevices, pod_devices
 from holdfast.device_share.scoring import ScoringStrategy
-from holdfast.errors import BadRequest
 from holdfast.numa.policy_names import RESTRICTED
 from holdfast.numa.topology_hints import Hint, Hints, numa_masks
-from holdfast.shared_cache import SharedCache
+from holdfast.runtime.errors import BadRequest
+from holdfast.runtime.shared_cache import SharedCache
 
 SAME_GPUS = 500
 """The score of NUMA nodes with the GPUs that the whole node would give: more than CPUs can have."""

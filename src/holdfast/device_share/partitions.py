@@ -11,7 +11,7 @@ from holdfast.api import koordinator_names as names
 from holdfast.api.meta import Struct
 from holdfast.api.quantity import AmountText, units
 from holdfast.api.shared_device import SharedDevices
-from holdfast.errors import BadRequest
+from holdfast.runtime.errors import BadRequest
 
 _HONOR = "Honor"
 _HOPPER = frozenset(("H100", "H800", "H20"))

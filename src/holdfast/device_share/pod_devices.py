@@ -14,7 +14,7 @@ from holdfast.api.meta import LabelSelector, Struct
 from holdfast.api.pod import Pod
 from holdfast.api.quantity import AmountText, units
 from holdfast.device_share.requests import RESOURCES, SharedDeviceRequest, device_requests
-from holdfast.errors import BadRequest
+from holdfast.runtime.errors import BadRequest
 
 APPLY_FOR_ALL, REQUESTS_AS_COUNT = "ApplyForAll", "RequestsAsCount"
 DEVICE_LEVEL, PCIE_LEVEL = "DeviceLevel", "PCIeLevel"

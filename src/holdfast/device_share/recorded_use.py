@@ -27,7 +27,7 @@ from holdfast.device_share.requests import (
     device_requests,
     gpu_amounts,
 )
-from holdfast.errors import BadRequest
+from holdfast.runtime.errors import BadRequest
 
 _ANY = 1 << 62
 

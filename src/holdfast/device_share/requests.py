@@ -18,7 +18,7 @@ from holdfast.api.koordinator_names import (
     GPU_SHARED,
     RDMA,
 )
-from holdfast.errors import BadRequest
+from holdfast.runtime.errors import BadRequest
 
 DeviceAmounts = tuple[int, ...]
 """Amounts of one device in whole units (percent, bytes), in the order of ``RESOURCES``."""

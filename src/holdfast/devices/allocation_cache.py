@@ -36,7 +36,7 @@ from holdfast.devices.search_results import (
     Codes,
     SearchResults,
 )
-from holdfast.shared_cache import SharedCache
+from holdfast.runtime.shared_cache import SharedCache
 
 if TYPE_CHECKING:
     from holdfast.devices.inventory import Inventory

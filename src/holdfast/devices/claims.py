@@ -16,7 +16,7 @@ from holdfast.api.pod import Pod, PodResourceClaim, claim_name
 from holdfast.columns.consumers_in_flight import ConsumersInFlight
 from holdfast.devices.allocated_devices import AllocatedDevices, allocated_results
 from holdfast.devices.slices import DeviceId, PoolId
-from holdfast.errors import HoldfastError
+from holdfast.runtime.errors import HoldfastError
 
 _REMEMBERED_DELETIONS = 4096
 

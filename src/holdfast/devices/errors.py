@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from holdfast.errors import HoldfastError
+from holdfast.runtime.errors import HoldfastError
 
 TIMED_OUT = "timed out trying to allocate devices"
 

@@ -8,7 +8,7 @@ import msgspec
 
 from holdfast.api.classic_names import POD_CLAIMS
 from holdfast.api.pod import Pod
-from holdfast.feature_gates import Feature, FeatureGates
+from holdfast.runtime.feature_gates import Feature, FeatureGates
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from holdfast.errors import BadConfiguration
+from holdfast.runtime.errors import BadConfiguration
 
 F = TypeVar("F", bound=Callable[..., Any])
 

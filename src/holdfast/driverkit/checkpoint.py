@@ -8,8 +8,8 @@ from pathlib import Path
 import msgspec
 
 from holdfast.driverkit.claims import AllocatedDevice, Claim
-from holdfast.errors import BadConfiguration
-from holdfast.private_files import sync_directory, write_private
+from holdfast.runtime.errors import BadConfiguration
+from holdfast.runtime.private_files import sync_directory, write_private
 
 
 class PreparedClaim(msgspec.Struct, frozen=True):

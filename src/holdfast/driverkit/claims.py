@@ -9,7 +9,7 @@ from typing import Any
 from holdfast.api.devices import DeviceResult, ResourceClaim
 from holdfast.api.quantity import AmountText
 from holdfast.cdi.spec import CdiDevice, CdiSpec, ContainerEdits, DeviceNode, Hook, Mount, NetDevice
-from holdfast.errors import HoldfastError
+from holdfast.runtime.errors import HoldfastError
 
 
 class Cdi:

@@ -16,13 +16,13 @@ import yaml
 from holdfast.client.client import Client
 from holdfast.client.http import HttpTransport
 from holdfast.client.kubeconfig import load
-from holdfast.clock import SystemClock
 from holdfast.driverkit.classic.controller_process import run_controller
 from holdfast.driverkit.classic.extender import run_extender
 from holdfast.driverkit.driver import Driver
 from holdfast.driverkit.process import DriverProcess, DriverSettings
-from holdfast.errors import BadConfiguration, HoldfastError
 from holdfast.kubelet_api import PLUGINS_DIRECTORY, REGISTRY_DIRECTORY
+from holdfast.runtime.clock import SystemClock
+from holdfast.runtime.errors import BadConfiguration, HoldfastError
 
 KUBELET_DIRECTORY = Path("/var/lib/kubelet")
 CDI_DIRECTORY = Path("/var/run/cdi")

@@ -11,7 +11,7 @@ from holdfast.driverkit.claims import Claim, Prepared
 from holdfast.driverkit.classic.functions import ClassicFunctions
 from holdfast.driverkit.classic.parameters import crd_of
 from holdfast.driverkit.inventory import Device, InvalidInventory, Item, Taint, pools_of
-from holdfast.errors import BadConfiguration
+from holdfast.runtime.errors import BadConfiguration
 from holdfast.validation.device_names import check_driver
 
 REFRESH_SECONDS = 10.0

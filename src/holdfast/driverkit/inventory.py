@@ -8,7 +8,7 @@ from typing import Any
 
 from holdfast.api.decode import JsonObject
 from holdfast.api.quantity import AmountText, Quantity
-from holdfast.errors import BadRequest, Refused
+from holdfast.runtime.errors import BadRequest, Refused
 
 CounterAmounts = Mapping[str, AmountText]
 

@@ -13,7 +13,6 @@ from holdfast.driverkit.checkpoint import PreparedClaim
 from holdfast.driverkit.claims import AllocatedDevice
 from holdfast.driverkit.classic.node_service import CLASSIC_VERSION, serve_classic
 from holdfast.driverkit.preparation import ClaimPreparation
-from holdfast.errors import BadConfiguration, HoldfastError
 from holdfast.kubelet_api import (
     DRA_PLUGIN,
     DRA_V1,
@@ -26,6 +25,7 @@ from holdfast.kubelet_api import (
     plugin_registration_pb2,
     plugin_registration_pb2_grpc,
 )
+from holdfast.runtime.errors import BadConfiguration, HoldfastError
 
 STOP_SECONDS = 5.0
 log = logging.getLogger(__name__)

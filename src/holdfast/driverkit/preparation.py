@@ -25,7 +25,7 @@ from holdfast.driverkit.classic.node_claims import (
     read_classic_claim,
 )
 from holdfast.driverkit.driver import Driver
-from holdfast.errors import HoldfastError, NotFound
+from holdfast.runtime.errors import HoldfastError, NotFound
 
 T = TypeVar("T")
 log = logging.getLogger(__name__)

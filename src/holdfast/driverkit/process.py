@@ -12,7 +12,6 @@ from pathlib import Path
 from aiohttp import web
 
 from holdfast.client.client import Client
-from holdfast.clock import Clock
 from holdfast.driverkit.checkpoint import Checkpoint
 from holdfast.driverkit.classic.inventory_publisher import (
     DividedPublisher,
@@ -25,10 +24,11 @@ from holdfast.driverkit.driver import Driver
 from holdfast.driverkit.plugin_service import STOP_SECONDS, PluginSockets
 from holdfast.driverkit.preparation import ClaimPreparation
 from holdfast.driverkit.slice_publisher import SlicePublisher
-from holdfast.errors import HoldfastError, Refused
-from holdfast.health_checks import page
-from holdfast.private_files import open_private
-from holdfast.repeated_log import Repeats
+from holdfast.runtime.clock import Clock
+from holdfast.runtime.errors import HoldfastError, Refused
+from holdfast.runtime.health_checks import page
+from holdfast.runtime.private_files import open_private
+from holdfast.runtime.repeated_log import Repeats
 
 log = logging.getLogger(__name__)
 

@@ -13,7 +13,6 @@ from holdfast.api.scheme import NODES, RESOURCE_SLICES
 from holdfast.client.backoff import Backoff
 from holdfast.client.client import Client
 from holdfast.client.informer import Informer
-from holdfast.clock import Clock
 from holdfast.driverkit.inventory import Item
 from holdfast.driverkit.slices import (
     Content,
@@ -25,8 +24,9 @@ from holdfast.driverkit.slices import (
     dropped_fields,
     plan_pool,
 )
-from holdfast.errors import Conflict, HoldfastError, NotFound
-from holdfast.repeated_log import Repeats
+from holdfast.runtime.clock import Clock
+from holdfast.runtime.errors import Conflict, HoldfastError, NotFound
+from holdfast.runtime.repeated_log import Repeats
 
 RESYNC_SECONDS = 30.0
 """How long after a change of the slices they are compared with the inventory again."""

@@ -29,7 +29,7 @@ from holdfast.framework.points import Point
 from holdfast.framework.rejection import Rejection
 from holdfast.framework.view import View
 from holdfast.framework.world import World
-from holdfast.shared_cache import SharedCache
+from holdfast.runtime.shared_cache import SharedCache
 
 _MAX_KNOWN = 4096
 _ROWS_OF_A_CHANGE = 8

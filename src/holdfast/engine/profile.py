@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar, cast
 
 from holdfast.columns.pod_info import PodInfo
-from holdfast.errors import BadConfiguration
 from holdfast.framework.arguments import Args
 from holdfast.framework.plan import PodPlan, Reserver
 from holdfast.framework.plugin import Plugin
 from holdfast.framework.points import Point, has_point, overrides, plan_has_point
 from holdfast.framework.view import View
 from holdfast.framework.world import World
+from holdfast.runtime.errors import BadConfiguration
 
 Factory = Callable[[Args], Plugin]
 Plugins = tuple[Plugin, ...]

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from holdfast.engine.plugin_results import PreFilterOutcome
 from holdfast.engine.profile import Profile
-from holdfast.errors import HoldfastError
 from holdfast.framework.plugin import AnyRows, RawScores, Reject, Rows
 from holdfast.framework.plugin import Skip as Skipped
+from holdfast.runtime.errors import HoldfastError
 
 HIGHEST_SCORE = 100
 """The highest normalized score of a plugin."""

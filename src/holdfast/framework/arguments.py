@@ -9,7 +9,7 @@ import msgspec
 
 from holdfast.api.field_errors import invalid
 from holdfast.api.strict_decode import decode_struct
-from holdfast.errors import BadConfiguration, Cause, Details, aggregate_message
+from holdfast.runtime.errors import BadConfiguration, Cause, Details, aggregate_message
 
 T = TypeVar("T", bound="PluginArgs")
 Args = Mapping[str, Any]

@@ -22,7 +22,7 @@ from holdfast.api.workloads import ReplicaSet, ReplicationController, Service, S
 from holdfast.columns.epochs import Epoch
 from holdfast.columns.node_table import NodeTable
 from holdfast.columns.pod_info import PodInfo
-from holdfast.errors import BadRequest, Invalid
+from holdfast.runtime.errors import BadRequest, Invalid
 
 Owner = tuple[str, str, str]
 """Kind, namespace and name of a workload; Services are stored apart."""

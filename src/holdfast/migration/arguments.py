@@ -16,8 +16,8 @@ from holdfast.api.meta import LabelSelector
 from holdfast.api.pod_migration_job import EVICTION, EVICTION_POLICIES, MODES, RESERVATION_FIRST
 from holdfast.api.strict_decode import Seconds, decode_struct
 from holdfast.api.workloads import SYSTEM_PRIORITIES
-from holdfast.errors import BadConfiguration, Cause, Details, NotBuilt, aggregate_message
-from holdfast.settings import MigrationSettings, ObjectLimit
+from holdfast.runtime.errors import BadConfiguration, Cause, Details, NotBuilt, aggregate_message
+from holdfast.runtime.settings import MigrationSettings, ObjectLimit
 from holdfast.validation.template import check_selector
 
 API_VERSION, KIND = "descheduler/v1alpha2", "DeschedulerConfiguration"

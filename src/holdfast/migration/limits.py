@@ -9,7 +9,7 @@ from typing import NamedTuple
 from holdfast.api.meta import controller_of
 from holdfast.api.pod import Pod
 from holdfast.api.workloads import resolve_int_or_percent
-from holdfast.settings import MigrationSettings
+from holdfast.runtime.settings import MigrationSettings
 
 EVICT = "descheduler.alpha.kubernetes.io/evict"
 """Annotation of a pod, or of a job, that no filter and no limit holds back."""

@@ -30,7 +30,7 @@ from holdfast.api.meta import LabelSelector
 from holdfast.api.pod import Pod
 from holdfast.api.timestamps import seconds_of
 from holdfast.migration.limits import EVICT, Workload, max_of_workload
-from holdfast.settings import MigrationSettings
+from holdfast.runtime.settings import MigrationSettings
 
 MAX_EVICTION_COST = 2**31 - 1
 SYSTEM_CRITICAL_PRIORITY = 2_000_000_000

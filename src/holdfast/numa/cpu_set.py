@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from holdfast.errors import BadRequest
+from holdfast.runtime.errors import BadRequest
 
 MAX_CPUS = 8192
 """CPU ids are below this, as in Linux; a list with larger ones is refused before it is expanded."""

@@ -26,7 +26,6 @@ from holdfast.columns.epochs import Epoch
 from holdfast.columns.interner import CPU, Interner
 from holdfast.columns.node_table import NodeTable
 from holdfast.columns.pod_info import PodInfo
-from holdfast.errors import BadRequest
 from holdfast.numa.node_holdings import ClaimedHolding, NodeHoldings
 from holdfast.numa.node_policies import read_node
 from holdfast.numa.node_state import (
@@ -44,6 +43,7 @@ from holdfast.numa.resource_status import NOTHING, NumaAllocation, read_allocati
 from holdfast.numa.topology import NO_TOPOLOGY, NodeTopology, read_topology
 from holdfast.numa.topology_hints import HintProvider
 from holdfast.numa.trial import Situation
+from holdfast.runtime.errors import BadRequest
 
 log = logging.getLogger(__name__)
 RESTRICTED_POLICY = "Restricted"

@@ -15,7 +15,6 @@ from holdfast.api.koordinator_names import (
 )
 from holdfast.api.quantity import MAX_INT64
 from holdfast.api.resource_names import CPU
-from holdfast.errors import BadRequest
 from holdfast.numa.policy_names import (
     FULL_PCPUS,
     FULL_PCPUS_ONLY,
@@ -25,6 +24,7 @@ from holdfast.numa.policy_names import (
     SPREAD_BY_PCPUS,
 )
 from holdfast.numa.topology import NodeTopology
+from holdfast.runtime.errors import BadRequest
 
 POLICY_MISMATCH = "node(s) NUMA Topology policy not match"
 BAD_RATIO = "node(s) invalid CPU amplification ratio"

@@ -12,7 +12,6 @@ from holdfast.api.koordinator_names import NUMA_TOPOLOGY_SPEC, RESOURCE_SPEC
 from holdfast.api.koordinator_qos import LSE, LSR, PROD, priority_class, qos_class
 from holdfast.api.meta import Struct
 from holdfast.api.resource_names import CPU
-from holdfast.errors import BadRequest
 from holdfast.numa.policy_names import (
     BIND_POLICIES,
     DEFAULT_BIND_POLICY,
@@ -20,6 +19,7 @@ from holdfast.numa.policy_names import (
     FULL_PCPUS,
     NUMA_POLICIES,
 )
+from holdfast.runtime.errors import BadRequest
 
 NOT_INTEGER = "the requested CPUs must be integer"
 

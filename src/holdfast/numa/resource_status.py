@@ -15,10 +15,10 @@ from holdfast.api.koordinator_names import RESOURCE_SPEC, RESOURCE_STATUS
 from holdfast.api.meta import Struct
 from holdfast.api.quantity import BINARY_SI, MILLI, AmountText, Quantity, milli, units
 from holdfast.api.resource_names import CPU
-from holdfast.errors import BadRequest
 from holdfast.numa.cpu_set import format_cpu_list, lowest, parse_cpu_list
 from holdfast.numa.policy_names import DEFAULT_BIND_POLICY
 from holdfast.numa.topology import MAX_NUMA_NODES
+from holdfast.runtime.errors import BadRequest
 
 _REQUIRED, _PREFERRED = "requiredCPUBindPolicy", "preferredCPUBindPolicy"
 NumaAmounts = tuple[tuple[int, tuple[tuple[str, int], ...]], ...]

@@ -25,9 +25,9 @@ from holdfast.api.meta import Struct
 from holdfast.api.node_resource_topology import NodeResourceTopology, Zone
 from holdfast.api.quantity import milli, units
 from holdfast.api.resource_names import CPU
-from holdfast.errors import BadRequest
 from holdfast.numa.cpu_set import MAX_CPUS, mask_of, parse_cpu_list
 from holdfast.numa.policy_names import BEST_EFFORT, RESTRICTED, SINGLE_NUMA_NODE
+from holdfast.runtime.errors import BadRequest
 
 MAX_NUMA_NODES = 64
 """NUMA node ids are below this."""

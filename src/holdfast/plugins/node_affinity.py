@@ -24,7 +24,6 @@ from holdfast.columns.epochs import Epoch
 from holdfast.columns.node_table import NodeTable
 from holdfast.columns.pod_info import PodInfo
 from holdfast.columns.selection import required_selected, term_selected, terms_selected
-from holdfast.errors import BadRequest, Invalid
 from holdfast.framework.arguments import Arguments, PluginArgs
 from holdfast.framework.events import ActionType, EventResource
 from holdfast.framework.plugin import (
@@ -45,6 +44,7 @@ from holdfast.framework.plugin import (
     Verdicts,
 )
 from holdfast.framework.view import View
+from holdfast.runtime.errors import BadRequest, Invalid
 
 REASON = "node(s) didn't match Pod's node affinity/selector"
 ENFORCED = "node(s) didn't match scheduler-enforced node affinity"

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from holdfast.api.pod import ResourceAmounts
 from holdfast.api.resource_quota import ResourceQuota
-from holdfast.errors import BadRequest
 from holdfast.quota.amounts import ONE, QuotaUsage, add_usage, growth, parse_amounts, show, to_texts
 from holdfast.quota.evaluators import Evaluator, T
 from holdfast.quota.usage import Lookups
+from holdfast.runtime.errors import BadRequest
 
 
 @dataclass(frozen=True, slots=True)

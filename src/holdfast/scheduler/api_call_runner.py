@@ -18,16 +18,16 @@ from holdfast.api.decode import decode_object
 from holdfast.api.meta import Object
 from holdfast.client.backoff import retry
 from holdfast.client.client import Client
-from holdfast.clock import Clock
 from holdfast.columns.pod_info import PodInfo
 from holdfast.engine.profile import Profile
-from holdfast.errors import HoldfastError
 from holdfast.framework.plugin import (
     ApiCall,
     Placement,
     PreBindCalls,
     Reject,
 )
+from holdfast.runtime.clock import Clock
+from holdfast.runtime.errors import HoldfastError
 from holdfast.scheduler.metrics import NO_DURATIONS, DurationRecorder
 
 T = TypeVar("T")

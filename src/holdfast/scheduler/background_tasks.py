@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any
 
-from holdfast.clock import Clock
+from holdfast.runtime.clock import Clock
 
 Task = asyncio.Task[None]
 

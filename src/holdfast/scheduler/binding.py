@@ -13,10 +13,8 @@ from holdfast.api.allocation_keys import ALLOCATION_ANNOTATIONS
 from holdfast.api.scheme import PODS
 from holdfast.client.backoff import retry
 from holdfast.client.client import Client, PatchType
-from holdfast.clock import Clock
 from holdfast.columns.pod_info import PodInfo
 from holdfast.engine.profile import Profile
-from holdfast.errors import HoldfastError, NotFound
 from holdfast.framework.extender import ExtenderFailed
 from holdfast.framework.plugin import (
     ApiCall,
@@ -30,6 +28,8 @@ from holdfast.framework.plugin import (
 )
 from holdfast.framework.points import Point
 from holdfast.framework.world import World
+from holdfast.runtime.clock import Clock
+from holdfast.runtime.errors import HoldfastError, NotFound
 from holdfast.scheduler.api_call_runner import ApiCallRunner
 from holdfast.scheduler.scheduled_objects import node_of, pod_info_of, read_newest, wants_node
 

@@ -8,7 +8,6 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, replace
 from typing import Any
 
-from holdfast.clock import Clock
 from holdfast.engine.profile import Profile
 from holdfast.framework.events import ActionType, EventResource
 from holdfast.framework.plugin import (
@@ -20,7 +19,8 @@ from holdfast.framework.plugin import (
 from holdfast.framework.points import Point
 from holdfast.framework.waiting_pods import WaitingPod, WaitOutcome
 from holdfast.framework.world import World
-from holdfast.metric_types import Histogram
+from holdfast.runtime.clock import Clock
+from holdfast.runtime.metric_types import Histogram
 from holdfast.scheduler.api_call_runner import ApiCallRunner
 from holdfast.scheduler.background_tasks import BackgroundTasks, Task
 from holdfast.scheduler.binding import (

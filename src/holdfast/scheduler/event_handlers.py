@@ -22,11 +22,11 @@ from holdfast.api.reservation_names import ALLOCATED
 from holdfast.capacity.operating_pods import operating_reservation
 from holdfast.capacity.reservation_info import holds_the_same
 from holdfast.columns.pod_info import PodInfo
-from holdfast.errors import HoldfastError
 from holdfast.framework.events import ActionType, EventResource
 from holdfast.framework.plugin import ClusterEvent
 from holdfast.framework.waiting_pods import REMOVED
 from holdfast.framework.world import World
+from holdfast.runtime.errors import HoldfastError
 from holdfast.scheduler.metrics import NO_DURATIONS, DurationRecorder
 from holdfast.scheduler.scheduling_queue import SchedulingQueue
 

@@ -21,7 +21,6 @@ from itertools import count
 
 import numpy as np
 
-from holdfast.clock import Clock
 from holdfast.columns.pod_info import PodInfo
 from holdfast.engine.decision import feasible
 from holdfast.engine.extender_results import ExtenderResults, Points, apply_extender_results
@@ -31,6 +30,7 @@ from holdfast.framework.extender import ExtenderFailed, ExtenderPreemption
 from holdfast.framework.plugin import Placement
 from holdfast.framework.rejection import Rejection
 from holdfast.framework.world import World
+from holdfast.runtime.clock import Clock
 from holdfast.scheduler.cycle import (
     SchedulingFailure,
     failure_before_next_tier,

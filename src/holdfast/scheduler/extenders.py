@@ -23,12 +23,10 @@ from holdfast.client.endpoint import Endpoint, Timeouts
 from holdfast.client.http import HttpTransport
 from holdfast.client.informer import Informer
 from holdfast.client.transport import Request, Response, write_check_of
-from holdfast.clock import Clock
 from holdfast.columns.pod_info import PodInfo
 from holdfast.engine.decision import all_tiers
 from holdfast.engine.extender_results import ExtenderResults
 from holdfast.engine.feasible_rows import Feasible
-from holdfast.errors import BadConfiguration, HoldfastError, Unavailable
 from holdfast.framework.extender import (
     ExtenderConfig,
     ExtenderFailed,
@@ -45,6 +43,8 @@ from holdfast.framework.extender import (
 )
 from holdfast.framework.plugin import Candidate, Placement
 from holdfast.framework.world import World
+from holdfast.runtime.clock import Clock
+from holdfast.runtime.errors import BadConfiguration, HoldfastError, Unavailable
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")

@@ -25,12 +25,12 @@ from holdfast.client.discovery import (
 )
 from holdfast.client.informer import Informer
 from holdfast.client.informer_set import InformerSet
-from holdfast.clock import Clock
 from holdfast.devices.features import without_claims
-from holdfast.errors import Forbidden, HoldfastError
-from holdfast.feature_gates import Feature, FeatureGates
 from holdfast.framework.events import EventResource
-from holdfast.repeated_log import Repeats
+from holdfast.runtime.clock import Clock
+from holdfast.runtime.errors import Forbidden, HoldfastError
+from holdfast.runtime.feature_gates import Feature, FeatureGates
+from holdfast.runtime.repeated_log import Repeats
 from holdfast.scheduler.event_handlers import EventHandlers
 from holdfast.scheduler.reservation_handlers import ReservationEventHandlers
 

@@ -11,11 +11,11 @@ from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
 from holdfast.engine.profile import PluginMeter
-from holdfast.errors import Refused
 from holdfast.framework.plugin import Code, PostFilterResult, Reject, Skip, Wait
 from holdfast.framework.points import Point
 from holdfast.framework.world import World
-from holdfast.metric_types import (
+from holdfast.runtime.errors import Refused
+from holdfast.runtime.metric_types import (
     CallbackMetric,
     CounterMetric,
     Histogram,

@@ -17,8 +17,8 @@ from holdfast.api.quantity import AmountText, Quantity
 from holdfast.api.requests import Nanos, PodResourcesOptions, limit_nanos, request_nanos
 from holdfast.api.reservation import PHASES, WAITING, Reservation
 from holdfast.capacity.unit_headroom import UnitHeadrooms
-from holdfast.errors import BadRequest, HoldfastError
 from holdfast.framework.world import World
+from holdfast.runtime.errors import BadRequest, HoldfastError
 
 _LABELS = ("namespace", "pod", "node", "scheduler", "priority", "resource", "unit")
 _BYTES = frozenset({"memory", "storage", "ephemeral-storage"})

@@ -13,8 +13,8 @@ import msgspec
 from holdfast.api import reservation_status
 from holdfast.api.meta import Condition
 from holdfast.api.reservation import AVAILABLE, Reservation
-from holdfast.clock import Clock
 from holdfast.framework.world import World
+from holdfast.runtime.clock import Clock
 from holdfast.scheduler.reservation_status_writes import ReservationStatusWrites
 
 AGAIN = "no reservation on its node has a conflicting allocate policy any more"

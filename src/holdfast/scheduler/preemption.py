@@ -18,12 +18,12 @@ from holdfast.api.scheme import PODS
 from holdfast.api.timestamps import rfc3339
 from holdfast.client.backoff import retry
 from holdfast.client.client import Client, PatchType
-from holdfast.clock import Clock
 from holdfast.columns.pod_info import PodInfo
-from holdfast.errors import NotFound
 from holdfast.framework.events import ActionType, EventResource
 from holdfast.framework.plugin import ClusterEvent, PostFilterResult
 from holdfast.framework.world import World
+from holdfast.runtime.clock import Clock
+from holdfast.runtime.errors import NotFound
 from holdfast.scheduler.event_handlers import with_node_name
 from holdfast.scheduler.metrics import NO_DURATIONS, DurationRecorder
 from holdfast.scheduler.scheduling_queue import SchedulingQueue

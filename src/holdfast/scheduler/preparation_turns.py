@@ -19,12 +19,12 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import count
 
-from holdfast.clock import Clock
 from holdfast.columns.pod_info import PodInfo
 from holdfast.engine.preparation import needs_no_step, prepare_in_steps
 from holdfast.engine.profile import Profile
 from holdfast.framework.view import View
 from holdfast.framework.world import World
+from holdfast.runtime.clock import Clock
 from holdfast.scheduler.queued_pods import QueuedPodInfo
 
 log = logging.getLogger(__name__)

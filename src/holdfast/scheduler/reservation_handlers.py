@@ -15,9 +15,9 @@ from holdfast.capacity.reserve_pod import reserve_pod
 from holdfast.capacity.resizing import shrinks
 from holdfast.client.response_decoding import UnreadableObject
 from holdfast.columns.pod_info import PodInfo
-from holdfast.errors import HoldfastError, aggregate_message
 from holdfast.framework.events import ActionType, EventResource
 from holdfast.framework.plugin import ClusterEvent
+from holdfast.runtime.errors import HoldfastError, aggregate_message
 from holdfast.scheduler.event_handlers import EventHandlers
 from holdfast.scheduler.resizing import Resizer
 from holdfast.validation.reservation import check_reservation

@@ -10,7 +10,7 @@ from holdfast.api.reservation import Reservation
 from holdfast.api.scheme import RESERVATIONS
 from holdfast.client.client import Client
 from holdfast.client.events import EventRecorder
-from holdfast.errors import HoldfastError
+from holdfast.runtime.errors import HoldfastError
 
 StartTask = Callable[[Coroutine[Any, Any, None]], object]
 

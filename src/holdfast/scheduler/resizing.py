@@ -30,9 +30,9 @@ from holdfast.capacity.resizing import (
 )
 from holdfast.client.backoff import Retries, retry
 from holdfast.client.client import Client
-from holdfast.clock import Clock
-from holdfast.errors import BadRequest, HoldfastError, NotFound, Retryable
 from holdfast.framework.world import World
+from holdfast.runtime.clock import Clock
+from holdfast.runtime.errors import BadRequest, HoldfastError, NotFound, Retryable
 from holdfast.scheduler.policy_edits import PolicyEdits
 from holdfast.scheduler.reservation_status_writes import ReservationStatusWrites
 

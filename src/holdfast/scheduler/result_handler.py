@@ -8,11 +8,11 @@ from typing import Any
 
 from holdfast.api.meta import Object
 from holdfast.client.client import Client
-from holdfast.clock import Clock
 from holdfast.columns.pod_info import PodInfo
-from holdfast.errors import NotFound
 from holdfast.framework.plugin import ApiCall, PostFilterResult
 from holdfast.framework.world import World
+from holdfast.runtime.clock import Clock
+from holdfast.runtime.errors import NotFound
 from holdfast.scheduler.api_call_runner import send_call
 from holdfast.scheduler.background_tasks import BackgroundTasks
 from holdfast.scheduler.cycle import SchedulingFailure

@@ -12,17 +12,17 @@ import numpy as np
 from holdfast.client.adaptive_limit import START
 from holdfast.client.client import Client
 from holdfast.client.events import EventRecorder
-from holdfast.clock import Clock
 from holdfast.columns.node_table import NodeTable
 from holdfast.devices.features import Features
 from holdfast.devices.inventory import Inventory
 from holdfast.engine.audit import Auditor
 from holdfast.engine.profile import Profile
-from holdfast.feature_gates import FeatureGates
 from holdfast.framework.extender import EXTENDER, ExtenderConfig
 from holdfast.framework.plugin import Placement
 from holdfast.framework.view import View
 from holdfast.framework.world import World
+from holdfast.runtime.clock import Clock
+from holdfast.runtime.feature_gates import FeatureGates
 from holdfast.scheduler.api_call_runner import ApiCallRunner
 from holdfast.scheduler.background_tasks import BackgroundTasks
 from holdfast.scheduler.binding_cycle import AssumedPod, BindingCycle, BindingTasks

@@ -22,10 +22,10 @@ from holdfast.api.timestamps import rfc3339
 from holdfast.client.backoff import Retries
 from holdfast.client.client import Client, PatchType
 from holdfast.client.events import EventRecorder
-from holdfast.clock import Clock
 from holdfast.columns.pod_info import PodInfo
-from holdfast.errors import HoldfastError, NotFound, Retryable
 from holdfast.framework.plugin import Placement
+from holdfast.runtime.clock import Clock
+from holdfast.runtime.errors import HoldfastError, NotFound, Retryable
 from holdfast.scheduler.scheduled_objects import (
     ScheduledObject,
     name_of,

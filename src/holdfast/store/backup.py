@@ -7,7 +7,7 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
-from holdfast import errors
+from holdfast.runtime import errors
 from holdfast.store import database_file
 from holdfast.store.data_directory import DataDirectory
 from holdfast.store.database import Database

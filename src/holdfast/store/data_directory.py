@@ -6,8 +6,8 @@ import fcntl
 import os
 from pathlib import Path
 
-from holdfast import errors
-from holdfast.private_files import PRIVATE_DIRECTORY, PRIVATE_FILE, open_private
+from holdfast.runtime import errors
+from holdfast.runtime.private_files import PRIVATE_DIRECTORY, PRIVATE_FILE, open_private
 from holdfast.store.database_file import damaged_error
 from holdfast.store.revision_file import RevisionFile
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from holdfast import errors
+from holdfast.runtime import errors
 
 APPLICATION_ID = 0x484F4C44  # "HOLD"; `file` prints it
 

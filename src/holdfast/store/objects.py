@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import NamedTuple
 
-from holdfast import errors
+from holdfast.runtime import errors
 
 MAX_VALUE = 1_572_864
 """The largest object in bytes: 1.5 MiB, the default request limit of etcd."""

@@ -8,9 +8,9 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
 
-from holdfast import errors
-from holdfast.clock import Clock
-from holdfast.repeated_log import Repeats
+from holdfast.runtime import errors
+from holdfast.runtime.clock import Clock
+from holdfast.runtime.repeated_log import Repeats
 from holdfast.store.database_file import is_damage
 
 PROBE_SECONDS = 1.0

@@ -17,8 +17,8 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-from holdfast import errors
-from holdfast.private_files import open_private, sync_directory
+from holdfast.runtime import errors
+from holdfast.runtime.private_files import open_private, sync_directory
 
 log = logging.getLogger(__name__)
 BLOCK = 10_000

@@ -19,8 +19,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
-from holdfast import errors
-from holdfast.clock import Clock
+from holdfast.runtime import errors
+from holdfast.runtime.clock import Clock
 from holdfast.store.backup import restore, write_backup
 from holdfast.store.committed_objects import load_objects, objects_before, replay
 from holdfast.store.data_directory import DataDirectory

@@ -11,7 +11,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from operator import attrgetter
 
-from holdfast import errors
+from holdfast.runtime import errors
 from holdfast.store.objects import Retention, StoreEvent
 from holdfast.store.revision_file import RevisionGaps
 

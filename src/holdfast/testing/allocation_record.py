@@ -13,7 +13,7 @@ from holdfast.api.classic import ClassicAllocation, ClassicClaim
 from holdfast.driverkit.classic.fitting import Unsuitable
 from holdfast.driverkit.classic.handle import Handle
 from holdfast.driverkit.classic.handlers import Allocated, ClaimItem, ClassicHandlers
-from holdfast.errors import Retryable
+from holdfast.runtime.errors import Retryable
 
 Call = Callable[[str, str, Coroutine[Any, Any, Any]], Coroutine[Any, Any, Any]]
 """Calls a function of the author: its name, the uid of the claim, the call."""

@@ -16,7 +16,7 @@ from holdfast.apiserver.bootstrap_objects import create_bootstrap_objects
 from holdfast.apiserver.kinds import BUILT_IN
 from holdfast.apiserver.server import ApiServer
 from holdfast.apiserver.verbs.metadata import new_uid, timestamp
-from holdfast.feature_gates import FeatureGates
+from holdfast.runtime.feature_gates import FeatureGates
 from holdfast.store.objects import StoredObject
 from holdfast.store.store import Store
 from holdfast.testing.clock import VirtualClock

@@ -23,7 +23,7 @@ from holdfast.api.resource import Resource
 from holdfast.api.scheme import PODS
 from holdfast.classic_dra.claim_state import ClaimState, is_protected, state_of
 from holdfast.client.client import Client
-from holdfast.errors import NotFound
+from holdfast.runtime.errors import NotFound
 from holdfast.testing.builders import Raw
 from holdfast.testing.classic_builders import DRIVER, on_nodes
 

@@ -23,11 +23,11 @@ from holdfast.apiserver.inprocess import InProcessTransport
 from holdfast.cdi.registry import CdiRegistry
 from holdfast.cdi.spec import ContainerEdits
 from holdfast.client.client import Client
-from holdfast.clock import SystemClock
 from holdfast.driverkit import Driver
 from holdfast.driverkit.classic.controller_process import ControllerProcess
 from holdfast.kubelet_api import dra_classic_pb2
 from holdfast.kubelet_api.dra_classic_pb2_grpc import NodeStub
+from holdfast.runtime.clock import SystemClock
 from holdfast.testing.builders import a_pod
 from holdfast.testing.drivers import CALL_SECONDS, DriverNode
 from holdfast.testing.kill_points import KillTransport

@@ -29,13 +29,13 @@ from holdfast.apiserver.inprocess import InProcessTransport
 from holdfast.client.client import Client
 from holdfast.client.http import HttpTransport
 from holdfast.client.kubeconfig import load
-from holdfast.clock import SystemClock
 from holdfast.cluster import Cluster
 from holdfast.driverkit import Driver
 from holdfast.driverkit.classic.controller_process import ControllerProcess
 from holdfast.driverkit.process import DriverProcess, DriverSettings
 from holdfast.kubelet_api import PLUGINS_DIRECTORY, REGISTRY_DIRECTORY
-from holdfast.settings import ClusterSettings, NodeSettings, ServerSettings
+from holdfast.runtime.clock import SystemClock
+from holdfast.runtime.settings import ClusterSettings, NodeSettings, ServerSettings
 from holdfast.testing.builders import resource_of
 from holdfast.testing.kill_points import KillTransport
 

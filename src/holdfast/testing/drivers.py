@@ -34,7 +34,6 @@ from holdfast.apiserver.user import own_user
 from holdfast.cdi.registry import CdiRegistry
 from holdfast.cdi.spec import ContainerEdits
 from holdfast.client.client import Client
-from holdfast.clock import SystemClock
 from holdfast.driverkit import Claim, Driver, DriverError
 from holdfast.driverkit.claims import Prepared
 from holdfast.driverkit.process import DriverProcess, DriverSettings
@@ -50,6 +49,7 @@ from holdfast.kubelet_api import (
     plugin_registration_pb2,
     plugin_registration_pb2_grpc,
 )
+from holdfast.runtime.clock import SystemClock
 from holdfast.store.store import Store
 from holdfast.testing.allocation_record import AllocationRecord
 from holdfast.testing.bootstrap_copy import copy_bootstrap_objects

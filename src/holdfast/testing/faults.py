@@ -15,8 +15,8 @@ from typing import Literal
 import msgspec
 
 from holdfast.client.transport import Request, Response, Stream, Transport
-from holdfast.clock import Clock
-from holdfast.errors import Conflict, Expired, HoldfastError, Unavailable, status_of
+from holdfast.runtime.clock import Clock
+from holdfast.runtime.errors import Conflict, Expired, HoldfastError, Unavailable, status_of
 
 Trouble = Literal[
     "conflict",  # 409, nothing written

@@ -34,11 +34,11 @@ from holdfast.configuration.reading import Configuration
 from holdfast.descheduler.configuration import DeschedulerConfiguration
 from holdfast.engine.invariants import check_invariants
 from holdfast.engine.profile import Profile
-from holdfast.feature_gates import FeatureGates
 from holdfast.framework.extender import ExtenderConfig
 from holdfast.framework.world import World
 from holdfast.plugins import default_profiles
-from holdfast.settings import NodeSettings, SchedulerSettings
+from holdfast.runtime.feature_gates import FeatureGates
+from holdfast.runtime.settings import NodeSettings, SchedulerSettings
 from holdfast.store.store import Store
 from holdfast.testing.bootstrap_copy import copy_bootstrap_objects
 from holdfast.testing.builders import resource_of

@@ -11,7 +11,7 @@ from holdfast.api import field_errors
 from holdfast.api.classic_names import IMMEDIATE, MAX_ENTRIES, WAIT_FOR_FIRST_CONSUMER
 from holdfast.api.decode import JsonMapping
 from holdfast.api.json_fields import map_at, maps_at, text_at
-from holdfast.errors import Cause
+from holdfast.runtime.errors import Cause
 from holdfast.validation.metadata import check_annotations, check_labels
 from holdfast.validation.names import check_subdomain
 from holdfast.validation.node_selector import check_node_selector

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from holdfast.api import durations
 from holdfast.api.field_errors import go_quoted
-from holdfast.errors import BadRequest
+from holdfast.runtime.errors import BadRequest
 
 _MONTHS = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"]
 _DAYS = ["sun", "mon", "tue", "wed", "thu", "fri", "sat"]

@@ -8,7 +8,7 @@ from holdfast.api.decode import JsonObject
 from holdfast.api.defaults.devices import Amount, claim_amounts, slice_amounts
 from holdfast.api.defaults.raw_fields import expect_amount
 from holdfast.api.json_fields import map_at
-from holdfast.errors import BadRequest, Cause
+from holdfast.runtime.errors import BadRequest, Cause
 
 _Amounts = Callable[[JsonObject], Iterator[Amount]]
 

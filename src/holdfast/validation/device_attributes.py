@@ -13,7 +13,7 @@ from holdfast.api import field_errors
 from holdfast.api.decode import JsonMapping
 from holdfast.api.json_fields import list_at, map_at
 from holdfast.api.quantity import AmountText, Quantity
-from holdfast.errors import BadRequest, Cause
+from holdfast.runtime.errors import BadRequest, Cause
 from holdfast.validation.device_names import LONGEST_NAME, check_qualified
 from holdfast.validation.json_fields import check_distinct, check_map
 

@@ -9,7 +9,7 @@ from holdfast.api import field_errors
 from holdfast.api.decode import JsonMapping
 from holdfast.api.json_fields import map_at, maps_at
 from holdfast.api.resource_names import is_extended
-from holdfast.errors import Cause
+from holdfast.runtime.errors import Cause
 from holdfast.validation.device_parts import (
     MOST_CONFIGS,
     check_config,

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from holdfast.api import field_errors, names
-from holdfast.errors import Cause
+from holdfast.runtime.errors import Cause
 from holdfast.validation.names import check_subdomain, name_errors
 
 _LONGEST_DRIVER = 63

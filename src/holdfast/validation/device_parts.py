@@ -11,7 +11,7 @@ import msgspec
 from holdfast.api import field_errors
 from holdfast.api.decode import JsonMapping
 from holdfast.api.json_fields import list_at, text_at
-from holdfast.errors import Cause
+from holdfast.runtime.errors import Cause
 from holdfast.validation.device_names import check_driver
 from holdfast.validation.json_fields import check_distinct, check_list
 from holdfast.validation.names import check_label_name, check_label_value

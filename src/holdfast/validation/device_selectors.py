@@ -11,7 +11,7 @@ from holdfast.api.decode import JsonMapping
 from holdfast.api.json_fields import map_at, text_at
 from holdfast.cel.devices import DeviceSelectors
 from holdfast.cel.errors import MAX_EXPRESSION_BYTES, CompileError
-from holdfast.errors import Cause
+from holdfast.runtime.errors import Cause
 from holdfast.validation.json_fields import check_list
 
 _MOST_SELECTORS = 32

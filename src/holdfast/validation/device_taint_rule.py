@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from holdfast.api.decode import JsonMapping
 from holdfast.api.json_fields import map_at, maps_at
-from holdfast.errors import Cause
+from holdfast.runtime.errors import Cause
 from holdfast.validation.device_names import check_driver, check_pool
 from holdfast.validation.device_parts import check_conditions, check_taint
 from holdfast.validation.names import check_label

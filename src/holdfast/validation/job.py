@@ -10,7 +10,7 @@ from typing import Any
 from holdfast.api import field_errors, names
 from holdfast.api.decode import JsonMapping
 from holdfast.api.json_fields import list_at, map_at, maps_at, text_at
-from holdfast.errors import BadRequest, Cause
+from holdfast.runtime.errors import BadRequest, Cause
 from holdfast.validation.json_fields import check_distinct
 from holdfast.validation.names import check_label_name
 from holdfast.validation.template import NOT_NEGATIVE

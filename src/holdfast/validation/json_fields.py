@@ -7,7 +7,7 @@ from typing import Any
 
 from holdfast.api import field_errors
 from holdfast.api.decode import JsonMapping
-from holdfast.errors import Cause
+from holdfast.runtime.errors import Cause
 
 ItemCheck = Callable[[Any, str], Iterable[Cause]]
 """Yield what is wrong with an item, given its path."""

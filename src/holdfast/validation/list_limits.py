@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from holdfast.api import field_errors
-from holdfast.errors import Cause
+from holdfast.runtime.errors import Cause
 from holdfast.validation.counting import Tree, find_excess, tree_of
 
 Table = Mapping[str, int]

@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import Any
 
 from holdfast.api import field_errors, names
-from holdfast.errors import Cause
+from holdfast.runtime.errors import Cause
 
 _MOST_ANNOTATION_BYTES = 256 * 1024
 _CACHED_LENGTH = 512  # longer texts are invalid and would fill the cache

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 
 from holdfast.api import field_errors, names
-from holdfast.errors import Cause
+from holdfast.runtime.errors import Cause
 
 
 def name_errors(path: str, text: str, found: Iterable[str]) -> Iterator[Cause]:

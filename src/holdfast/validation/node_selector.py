@@ -8,7 +8,7 @@ from holdfast.api import field_errors
 from holdfast.api.decode import JsonMapping
 from holdfast.api.json_fields import list_at, maps_at, text_at
 from holdfast.api.node_selection import NAME_FIELD
-from holdfast.errors import Cause
+from holdfast.runtime.errors import Cause
 from holdfast.validation.names import check_label_name, check_label_value, check_subdomain
 
 _UNKNOWN_OPERATOR = "not a valid selector operator"

@@ -8,7 +8,7 @@ from typing import Any
 from holdfast.api import field_errors
 from holdfast.api.decode import JsonMapping
 from holdfast.api.json_fields import map_at, maps_at, text_at
-from holdfast.errors import Cause
+from holdfast.runtime.errors import Cause
 from holdfast.validation.classic import check_classic_source, check_entry_count
 from holdfast.validation.names import check_label, check_subdomain
 from holdfast.validation.ratcheting import ratcheting

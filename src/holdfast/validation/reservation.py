@@ -17,7 +17,7 @@ from holdfast.api.reservation_names import (
     RESTRICTED_OPTIONS,
 )
 from holdfast.api.timestamps import parse_rfc3339
-from holdfast.errors import BadRequest, Cause
+from holdfast.runtime.errors import BadRequest, Cause
 from holdfast.validation.counting import find_excess
 from holdfast.validation.list_limits import RESERVATION_TREE
 from holdfast.validation.template import EFFECTS, check_amounts, check_selector, check_template

@@ -9,7 +9,7 @@ from holdfast.api.names import parse_integer
 from holdfast.api.pod import PodSpec
 from holdfast.api.reservation import Reservation, ReservationOwner
 from holdfast.api.reservation_names import ORDER, OWNER_NAMESPACES, PRIORITY, RESIZE
-from holdfast.errors import BadRequest
+from holdfast.runtime.errors import BadRequest
 from holdfast.validation.reservation import owner_namespaces
 
 _MOST = 2**31

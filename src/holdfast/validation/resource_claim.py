@@ -10,7 +10,7 @@ from holdfast.api import field_errors
 from holdfast.api.decode import JsonMapping
 from holdfast.api.devices import ALL, EXACT_COUNT, MAX_ALTERNATIVES
 from holdfast.api.json_fields import list_at, map_at, maps_at, text_at
-from holdfast.errors import Cause
+from holdfast.runtime.errors import Cause
 from holdfast.validation.device_names import check_fully_qualified
 from holdfast.validation.device_parts import (
     MOST_CONFIGS,

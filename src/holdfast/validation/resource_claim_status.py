@@ -14,7 +14,7 @@ from holdfast.api.decode import JsonMapping
 from holdfast.api.defaults.devices import default_claim
 from holdfast.api.devices import MAX_CONSUMERS, MAX_DEVICES
 from holdfast.api.json_fields import list_at, map_at, maps_at, text_at
-from holdfast.errors import Cause
+from holdfast.runtime.errors import Cause
 from holdfast.validation.device_names import check_driver, check_pool, check_share_id
 from holdfast.validation.device_parts import (
     MOST_CONFIGS,

@@ -10,7 +10,7 @@ from holdfast.api.deletion_cost import DELETION_COST
 from holdfast.api.quantity import Quantity
 from holdfast.api.resource_names import is_counted
 from holdfast.api.resource_policy import ResourcePolicySpec, Unit
-from holdfast.errors import Cause
+from holdfast.runtime.errors import Cause
 from holdfast.validation.template import NOT_NEGATIVE
 
 _OWN_DOMAINS = (

@@ -9,7 +9,7 @@ from typing import Any
 from holdfast.api import field_errors
 from holdfast.api.decode import JsonMapping
 from holdfast.api.json_fields import map_at, maps_at, text_at
-from holdfast.errors import Cause
+from holdfast.runtime.errors import Cause
 from holdfast.validation.device_attributes import check_attributes_and_capacity, has_lists
 from holdfast.validation.device_names import check_driver, check_pool
 from holdfast.validation.device_parts import check_binding_conditions, check_taint

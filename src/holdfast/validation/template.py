@@ -18,7 +18,7 @@ from holdfast.api.pod import (
 )
 from holdfast.api.quantity import AmountText, Quantity
 from holdfast.api.resource_names import PODS, container_name_error
-from holdfast.errors import BadRequest, Cause
+from holdfast.runtime.errors import BadRequest, Cause
 from holdfast.validation.names import name_errors
 
 EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")

@@ -3,7 +3,7 @@
 import pytest
 
 from holdfast.apiserver.schema.jsonpath import find
-from holdfast.errors import BadRequest
+from holdfast.runtime.errors import BadRequest
 
 OBJ = {
     "a": {"b": [{"t": "x", "v": 1}, {"t": "y", "v": 2}], "c.d/e": "dotted", "n": None},

@@ -6,7 +6,7 @@ import pytest
 
 from holdfast.api import scheme
 from holdfast.apiserver.schema.strategic_merge_patch import strategic_merge
-from holdfast.errors import BadRequest, Unsupported
+from holdfast.runtime.errors import BadRequest, Unsupported
 
 POD = ("", "v1", "Pod")
 

@@ -4,7 +4,7 @@ import pytest
 
 from holdfast.api import scheme
 from holdfast.apiserver.schema import field_validation
-from holdfast.errors import BadRequest
+from holdfast.runtime.errors import BadRequest
 
 POD = {
     "apiVersion": "v1",

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.apiserver.schema.structural import StructuralSchema
-from holdfast.errors import Invalid
+from holdfast.runtime.errors import Invalid
 
 RECORDED = json.loads(Path(__file__).with_name("structural_cases.json").read_text())
 ROOT = StructuralSchema.compile(RECORDED["schema"])

@@ -11,7 +11,7 @@ from holdfast.api.timestamps import rfc3339
 from holdfast.apiserver.descriptor import KindDescriptor
 from holdfast.apiserver.kinds import BUILT_IN
 from holdfast.apiserver.tables import columns_of, custom_printer, table
-from holdfast.errors import BadRequest
+from holdfast.runtime.errors import BadRequest
 
 NOW = 1_000_000.0
 RECORDED = json.loads(Path(__file__).with_name("table_cases.json").read_text())["cases"]

@@ -10,7 +10,7 @@ import msgspec
 from aiohttp import WSMsgType, web
 
 from holdfast.agent.runtime import ExecProcess
-from holdfast.errors import HoldfastError, status_of
+from holdfast.runtime.errors import HoldfastError, status_of
 
 PROTOCOLS = ("v5.channel.k8s.io", "v4.channel.k8s.io")
 

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import BinaryIO
 
 from holdfast.api.timestamps import parse_rfc3339
-from holdfast.clock import Clock
-from holdfast.errors import BadRequest
+from holdfast.runtime.clock import Clock
+from holdfast.runtime.errors import BadRequest
 
 FOLLOW_SECONDS = 0.1
 """How often a followed log is looked at."""

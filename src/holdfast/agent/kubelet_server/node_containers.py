@@ -9,8 +9,8 @@ from holdfast.agent.kubelet_server.container_logs import LogFile, LogOptions, re
 from holdfast.agent.pod_containers import ContainerRecord
 from holdfast.agent.pod_worker import PodWorker
 from holdfast.agent.runtime import ExecProcess, NotRunning, Runtime
-from holdfast.clock import Clock
-from holdfast.errors import BadRequest, NotFound
+from holdfast.runtime.clock import Clock
+from holdfast.runtime.errors import BadRequest, NotFound
 
 
 @dataclass(frozen=True, slots=True)

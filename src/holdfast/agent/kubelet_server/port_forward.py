@@ -18,7 +18,7 @@ from holdfast.agent.kubelet_server.spdy_frames import (
     FrameType,
     FrameWriter,
 )
-from holdfast.errors import HoldfastError
+from holdfast.runtime.errors import HoldfastError
 
 PROTOCOL = "SPDY/3.1+portforward.k8s.io"
 MAX_CONNECTIONS = 256

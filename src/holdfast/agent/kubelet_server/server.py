@@ -27,10 +27,10 @@ from holdfast.api.node_names import (
     MESSAGE_BYTES,
     PING_SECONDS,
 )
-from holdfast.certificates import make_authority, make_server_certificate
-from holdfast.clock import Clock
-from holdfast.errors import BadRequest, HoldfastError
-from holdfast.private_files import write_private
+from holdfast.runtime.certificates import make_authority, make_server_certificate
+from holdfast.runtime.clock import Clock
+from holdfast.runtime.errors import BadRequest, HoldfastError
+from holdfast.runtime.private_files import write_private
 
 HOST = "127.0.0.1"
 _MASTERS = "system:masters"

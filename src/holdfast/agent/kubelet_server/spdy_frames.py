@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
 
-from holdfast.errors import BadRequest
+from holdfast.runtime.errors import BadRequest
 
 _VERSION = 3
 _HEADER_BYTES = 8

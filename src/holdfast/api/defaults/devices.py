@@ -20,7 +20,7 @@ from holdfast.api.defaults.raw_fields import (
 )
 from holdfast.api.devices import EXACT_COUNT
 from holdfast.api.json_fields import map_at, maps_at
-from holdfast.errors import BadRequest
+from holdfast.runtime.errors import BadRequest
 
 Amount = tuple[Any, Any]
 """A map or list, and where in it a quantity is."""

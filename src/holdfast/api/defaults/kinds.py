@@ -22,7 +22,7 @@ from holdfast.api.defaults.raw_fields import (
     if_present,
     set_defaults,
 )
-from holdfast.errors import BadRequest
+from holdfast.runtime.errors import BadRequest
 
 _NODE_INFO = dict.fromkeys(
     (

@@ -7,7 +7,7 @@ from typing import Any
 
 from holdfast.api.decode import JsonObject
 from holdfast.api.quantity import MILLI, Quantity
-from holdfast.errors import BadRequest
+from holdfast.runtime.errors import BadRequest
 
 
 def set_defaults(where: JsonObject, **values: Any) -> None:

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from holdfast.apiserver.access.credentials import Credentials, hash_token
 from holdfast.apiserver.user import ANONYMOUS, AUTHENTICATED, User
-from holdfast.errors import Forbidden, Unauthorized
+from holdfast.runtime.errors import Forbidden, Unauthorized
 
 
 class Authenticator:

@@ -13,7 +13,7 @@ from holdfast.apiserver.schema.stored_objects import decode
 from holdfast.apiserver.user import User
 from holdfast.apiserver.wire.request_info import RequestInfo
 from holdfast.client.transport import Request
-from holdfast.errors import Details, Forbidden, Unauthorized
+from holdfast.runtime.errors import Details, Forbidden, Unauthorized
 from holdfast.store import Store
 
 PUBLIC_PATHS = frozenset({"/healthz", "/livez", "/readyz", "/version"})

@@ -27,15 +27,15 @@ from holdfast.apiserver.user import (
     component_user,
     node_user,
 )
-from holdfast.certificates import (
+from holdfast.runtime.certificates import (
     KeyPair,
     covers,
     make_authority,
     make_client_certificate,
     make_server_certificate,
 )
-from holdfast.errors import BadConfiguration
-from holdfast.private_files import PRIVATE_DIRECTORY, read_own, write_private
+from holdfast.runtime.errors import BadConfiguration
+from holdfast.runtime.private_files import PRIVATE_DIRECTORY, read_own, write_private
 
 _TOKEN_USER = "holdfast-admin-token"
 LOOPBACK = ("localhost", "127.0.0.1", "::1")

@@ -10,7 +10,7 @@ from holdfast.apiserver.access.authorization import Authorizer
 from holdfast.apiserver.user import AUTHENTICATED, User, node_user
 from holdfast.apiserver.wire.request_info import RequestInfo
 from holdfast.client.transport import Request
-from holdfast.errors import BadRequest, Forbidden
+from holdfast.runtime.errors import BadRequest, Forbidden
 
 _ACCOUNTS = "system:serviceaccounts"
 _NODE_MODE = "arbitrary-node"

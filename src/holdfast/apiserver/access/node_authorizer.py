@@ -15,7 +15,7 @@ from holdfast.apiserver.access.node_graph import NodeGraph
 from holdfast.apiserver.access.node_references import CLASSIC_CLAIMS
 from holdfast.apiserver.access.rbac import rule_allows
 from holdfast.apiserver.wire.request_info import RequestInfo
-from holdfast.errors import BadRequest
+from holdfast.runtime.errors import BadRequest
 from holdfast.store import Store
 
 _READ = ("get", "list", "watch")

@@ -13,7 +13,7 @@ from holdfast.api.classic_names import KEP_GROUP, POD_CLAIMS
 from holdfast.api.decode import JsonMapping, convert_object
 from holdfast.api.json_fields import list_at, map_at, maps_at, text_at
 from holdfast.api.pod import Pod
-from holdfast.errors import BadRequest
+from holdfast.runtime.errors import BadRequest
 
 Reference = tuple[str, str, str]
 """The plural, namespace and name of an object; classic claims have a plural with their group."""

@@ -19,7 +19,7 @@ from holdfast.apiserver.kinds.unimplemented_pod_fields import TEMPLATE_FIELDS
 from holdfast.apiserver.kinds.validation.int_or_percent import check_int_or_percent
 from holdfast.apiserver.kinds.validation.pods import check_pod_spec
 from holdfast.apiserver.unimplemented_features import UnimplementedFeatures
-from holdfast.errors import BadRequest, Cause
+from holdfast.runtime.errors import BadRequest, Cause
 from holdfast.validation import list_limits
 from holdfast.validation.counting import tree_of
 from holdfast.validation.ratcheting import ratcheting

@@ -17,7 +17,7 @@ from holdfast.apiserver.kinds.admission import gated_fields, reserved_room
 from holdfast.apiserver.kinds.printers import workloads
 from holdfast.apiserver.kinds.validation.pods import check_pod_spec
 from holdfast.apiserver.unimplemented_features import UnimplementedFeatures
-from holdfast.errors import Cause
+from holdfast.runtime.errors import Cause
 from holdfast.validation import list_limits
 from holdfast.validation.counting import tree_of
 from holdfast.validation.cron_schedule import schedule_errors, time_zone_errors

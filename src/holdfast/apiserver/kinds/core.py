@@ -43,7 +43,7 @@ from holdfast.apiserver.kinds.validation.resource_quotas import (
 from holdfast.apiserver.operation import Operation
 from holdfast.apiserver.tables.printer import NAME_CREATED
 from holdfast.apiserver.unimplemented_features import UnimplementedFeatures, UnimplementedField
-from holdfast.errors import Cause, FieldErrors
+from holdfast.runtime.errors import Cause, FieldErrors
 from holdfast.validation import list_limits
 from holdfast.validation.counting import tree_of
 from holdfast.validation.pod_claims import check_pod_claims

@@ -20,7 +20,7 @@ from holdfast.apiserver.descriptor import KindDescriptor, ObjectCheck
 from holdfast.apiserver.kinds.custom_resources import descriptors_of_crd
 from holdfast.apiserver.tables.printer import Obj, Printer, TableCells, columns
 from holdfast.classic_dra.claim_state import state_of
-from holdfast.feature_gates import Feature
+from holdfast.runtime.feature_gates import Feature
 from holdfast.validation.classic import check_claim, check_class, check_pod_scheduling
 
 _CHECKS: dict[str, ObjectCheck] = {

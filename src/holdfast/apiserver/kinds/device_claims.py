@@ -14,8 +14,8 @@ from holdfast.apiserver.access.rbac import forbidden_message
 from holdfast.apiserver.operation import Operation
 from holdfast.apiserver.schema.stored_objects import decode
 from holdfast.apiserver.user import SERVICE_ACCOUNT
-from holdfast.errors import Cause
-from holdfast.feature_gates import Feature
+from holdfast.runtime.errors import Cause
+from holdfast.runtime.feature_gates import Feature
 from holdfast.store import ObjectKey
 from holdfast.validation.device_class import check_device_class
 from holdfast.validation.device_selectors import SelectorRules, selector_rules

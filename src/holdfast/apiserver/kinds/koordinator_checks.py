@@ -26,10 +26,10 @@ from holdfast.capacity.operating_pods import annotated_owners
 from holdfast.device_share.partitions import partition_table
 from holdfast.device_share.pod_devices import pod_devices
 from holdfast.device_share.requests import RESOURCES
-from holdfast.errors import BadRequest, Cause
-from holdfast.feature_gates import Feature
 from holdfast.numa.pod_request import read_request
 from holdfast.numa.topology import read_topology
+from holdfast.runtime.errors import BadRequest, Cause
+from holdfast.runtime.feature_gates import Feature
 
 _POD_ANNOTATIONS = frozenset(
     {

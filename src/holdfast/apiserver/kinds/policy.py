@@ -12,7 +12,7 @@ from holdfast.api.meta import LabelSelector
 from holdfast.apiserver.descriptor import KindDescriptor, new_object_check
 from holdfast.apiserver.kinds.printers import workloads
 from holdfast.apiserver.kinds.validation.int_or_percent import check_int_or_percent
-from holdfast.errors import BadRequest, Cause
+from holdfast.runtime.errors import BadRequest, Cause
 from holdfast.validation import list_limits
 from holdfast.validation.counting import tree_of
 

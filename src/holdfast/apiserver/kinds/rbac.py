@@ -12,7 +12,7 @@ from holdfast.apiserver.kinds.admission.escalation import check_binding_grants, 
 from holdfast.apiserver.kinds.printers import access
 from holdfast.apiserver.tables.printer import NAME_CREATED
 from holdfast.apiserver.unimplemented_features import UnimplementedFeatures, UnimplementedField
-from holdfast.errors import Cause
+from holdfast.runtime.errors import Cause
 
 _SUBJECTS = ("ServiceAccount", "User", "Group")
 

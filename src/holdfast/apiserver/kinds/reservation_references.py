@@ -27,7 +27,7 @@ from holdfast.capacity.reservation_annotations import (
     selects,
 )
 from holdfast.capacity.reserve_pod import reserve_pod
-from holdfast.errors import BadRequest, HoldfastError
+from holdfast.runtime.errors import BadRequest, HoldfastError
 from holdfast.store import ObjectKey, StoredObject
 
 _RESERVATIONS = (scheme.RESERVATIONS.group, scheme.RESERVATIONS.plural)

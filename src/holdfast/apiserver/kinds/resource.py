@@ -37,8 +37,8 @@ from holdfast.apiserver.tables.printer import (
     since,
 )
 from holdfast.apiserver.verbs.metadata import timestamp
-from holdfast.errors import Cause
-from holdfast.feature_gates import Feature
+from holdfast.runtime.errors import Cause
+from holdfast.runtime.feature_gates import Feature
 from holdfast.validation import list_limits
 from holdfast.validation.counting import tree_of
 from holdfast.validation.device_amounts import (

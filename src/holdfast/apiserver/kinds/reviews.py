@@ -14,7 +14,7 @@ from holdfast.apiserver.verbs.request_object import read_body_as
 from holdfast.apiserver.wire.request_info import RequestInfo
 from holdfast.apiserver.wire.responses import json_response
 from holdfast.client.transport import Response
-from holdfast.errors import BadRequest, NotAllowed, NotBuilt
+from holdfast.runtime.errors import BadRequest, NotAllowed, NotBuilt
 
 
 def _read(op: Operation) -> JsonObject:

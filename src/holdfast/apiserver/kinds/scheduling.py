@@ -11,7 +11,7 @@ from holdfast.apiserver.descriptor import AdmissionPlugin, KindDescriptor
 from holdfast.apiserver.kinds.admission.pods import default_priority_class
 from holdfast.apiserver.kinds.printers import cluster
 from holdfast.apiserver.operation import Operation
-from holdfast.errors import Cause
+from holdfast.runtime.errors import Cause
 
 _HIGHEST = 1_000_000_000
 

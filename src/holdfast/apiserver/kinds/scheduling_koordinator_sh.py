@@ -18,7 +18,7 @@ from holdfast.apiserver.kinds.reservation_references import reference_warnings
 from holdfast.apiserver.operation import Operation
 from holdfast.apiserver.schema import field_validation
 from holdfast.apiserver.wire.request_info import RequestInfo
-from holdfast.errors import BadRequest, Cause
+from holdfast.runtime.errors import BadRequest, Cause
 from holdfast.validation.list_limits import RESERVATION_TREE
 from holdfast.validation.reservation import check_reservation
 from holdfast.validation.reservation_warnings import find_warnings

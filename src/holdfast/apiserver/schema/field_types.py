@@ -13,7 +13,7 @@ from typing import Any
 
 from holdfast.api.timestamps import parse_rfc3339
 from holdfast.apiserver.schema.fields import FieldInfo
-from holdfast.errors import BadRequest
+from holdfast.runtime.errors import BadRequest
 
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)")
 _INDEX = re.compile(r"\[\d+\]")

@@ -16,7 +16,7 @@ from holdfast.api.quantity import Quantity
 from holdfast.api.resource import Resource
 from holdfast.apiserver.schema.field_types import check_field_type, fill_nulls, type_mismatch
 from holdfast.apiserver.schema.fields import FieldInfo, FieldShape, Gvk, fields_of, type_of
-from holdfast.errors import BadRequest
+from holdfast.runtime.errors import BadRequest
 
 WARNING_LIMIT = 100
 OBJECT_META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from functools import lru_cache
 from typing import Any
 
-from holdfast.errors import BadRequest
+from holdfast.runtime.errors import BadRequest
 
 # A step maps a value to the values it selects; selecting nothing is not an error.
 PathStep = Callable[[Any], Iterable[Any]]

@@ -17,7 +17,7 @@ from holdfast.api.resource import Resource
 from holdfast.apiserver.schema import field_validation
 from holdfast.apiserver.schema.strategic_merge_patch import strategic_merge
 from holdfast.apiserver.schema.structural import StructuralSchema
-from holdfast.errors import BadRequest, Cause
+from holdfast.runtime.errors import BadRequest, Cause
 
 MergeFunction = Callable[[JsonObject, Mapping[str, Any]], JsonObject]
 

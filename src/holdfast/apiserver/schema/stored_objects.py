@@ -17,8 +17,8 @@ from holdfast.api.decode import JsonObject
 from holdfast.api.resource import Resource
 from holdfast.apiserver.schema import field_validation
 from holdfast.apiserver.schema.fields import fields_of, type_of
-from holdfast.errors import HoldfastError
-from holdfast.repeated_log import RepeatFilter
+from holdfast.runtime.errors import HoldfastError
+from holdfast.runtime.repeated_log import RepeatFilter
 from holdfast.store import Store, StoredObject
 from holdfast.store.store import ValueBuilder
 

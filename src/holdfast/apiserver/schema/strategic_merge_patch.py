@@ -13,7 +13,7 @@ from typing import Any
 
 from holdfast.api.resource import Resource
 from holdfast.apiserver.schema.fields import FieldInfo, Gvk, fields_of, type_of
-from holdfast.errors import BadRequest, Unsupported
+from holdfast.runtime.errors import BadRequest, Unsupported
 
 _MARKER, _RETAIN = "$patch", "$retainKeys"
 _DELETE_LIST, _ORDER = "$deleteFromPrimitiveList/", "$setElementOrder/"

@@ -13,8 +13,8 @@ from typing import Any
 
 from holdfast.apiserver.tables.custom_columns import columns_of, custom_printer
 from holdfast.apiserver.tables.printer import Printer, PrinterColumn, age_text
-from holdfast.errors import BadRequest
-from holdfast.repeated_log import RepeatFilter
+from holdfast.runtime.errors import BadRequest
+from holdfast.runtime.repeated_log import RepeatFilter
 
 log = logging.getLogger(__name__)
 log.addFilter(RepeatFilter())

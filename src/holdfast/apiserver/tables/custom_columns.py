@@ -17,7 +17,7 @@ from holdfast.apiserver.tables.printer import (
     name,
     since,
 )
-from holdfast.errors import HoldfastError
+from holdfast.runtime.errors import HoldfastError
 
 _AGE = PrinterColumn("Age", "date", ".metadata.creationTimestamp")
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from holdfast.api.timestamps import parse_rfc3339
-from holdfast.errors import BadRequest
+from holdfast.runtime.errors import BadRequest
 
 Obj = Mapping[str, Any]
 TableCells = list[Any]

@@ -23,7 +23,14 @@ from holdfast.apiserver.wire.negotiation import PLAIN_JSON
 from holdfast.apiserver.wire.request_info import RequestInfo
 from holdfast.client.event_body import event_body, event_name, with_count
 from holdfast.client.transport import Request, Response
-from holdfast.errors import AlreadyExists, Cause, Details, Forbidden, HoldfastError, NotFound
+from holdfast.runtime.errors import (
+    AlreadyExists,
+    Cause,
+    Details,
+    Forbidden,
+    HoldfastError,
+    NotFound,
+)
 from holdfast.store import ObjectKey
 
 _NAME_TRIES = 8

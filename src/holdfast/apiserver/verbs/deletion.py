@@ -21,7 +21,7 @@ from holdfast.apiserver.wire.query_options import integer_option, invalid_option
 from holdfast.apiserver.wire.request_info import is_true
 from holdfast.apiserver.wire.responses import encoded_response, success_response
 from holdfast.client.transport import Response
-from holdfast.errors import BadRequest, Conflict, Details, NotFound
+from holdfast.runtime.errors import BadRequest, Conflict, Details, NotFound
 from holdfast.store import StoredObject
 
 ORPHAN, FOREGROUND = "orphan", "foregroundDeletion"

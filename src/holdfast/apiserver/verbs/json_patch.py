@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from holdfast.errors import BadRequest, Invalid, TooLarge
+from holdfast.runtime.errors import BadRequest, Invalid, TooLarge
 
 OPERATION_LIMIT = 10_000
 COPY_LIMIT = 3 * 1024 * 1024

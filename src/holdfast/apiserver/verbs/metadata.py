@@ -13,7 +13,7 @@ from holdfast.api import names
 from holdfast.api.decode import JsonObject
 from holdfast.api.timestamps import rfc3339
 from holdfast.apiserver.descriptor import KindDescriptor
-from holdfast.errors import BadRequest, Conflict, Details, FieldErrors
+from holdfast.runtime.errors import BadRequest, Conflict, Details, FieldErrors
 from holdfast.store.store import MODIFIED
 
 _ORDER = (

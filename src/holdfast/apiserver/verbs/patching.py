@@ -20,7 +20,7 @@ from holdfast.apiserver.verbs.updating import latest_object, update_object
 from holdfast.apiserver.wire.body import check_size, parse_json
 from holdfast.apiserver.wire.nesting_limit import check_nesting
 from holdfast.client.transport import Response
-from holdfast.errors import BadRequest, FieldErrors, Invalid, NotBuilt, Unsupported
+from holdfast.runtime.errors import BadRequest, FieldErrors, Invalid, NotBuilt, Unsupported
 from holdfast.store import check_value_size
 from holdfast.store.store import MODIFIED
 

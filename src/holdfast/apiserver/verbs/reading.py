@@ -19,7 +19,7 @@ from holdfast.apiserver.wire.resource_versions import (
 )
 from holdfast.apiserver.wire.responses import encoded_response
 from holdfast.client.transport import Response
-from holdfast.errors import BadRequest, Expired, status_of
+from holdfast.runtime.errors import BadRequest, Expired, status_of
 from holdfast.store import StoredObject
 
 _EXPIRED = (

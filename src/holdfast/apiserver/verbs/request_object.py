@@ -13,7 +13,7 @@ from holdfast.apiserver.verbs.pod_specs import with_typed_pod_claims
 from holdfast.apiserver.wire.body import read_object
 from holdfast.apiserver.wire.negotiation import PROTOBUF, YAML
 from holdfast.apiserver.wire.query_options import field_validation_level
-from holdfast.errors import BadRequest
+from holdfast.runtime.errors import BadRequest
 
 
 def read_body(op: Operation) -> JsonObject:

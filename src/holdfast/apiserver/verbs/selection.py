@@ -18,7 +18,7 @@ from holdfast.api.indexed_selectors import (
 )
 from holdfast.apiserver.descriptor import Conversion, SelectableField
 from holdfast.apiserver.operation import Operation
-from holdfast.errors import BadRequest
+from holdfast.runtime.errors import BadRequest
 from holdfast.store import Store, StoredObject
 
 _LabelMatcher = labels.Selector | IndexedLabelSelector

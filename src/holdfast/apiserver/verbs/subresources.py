@@ -27,7 +27,7 @@ from holdfast.apiserver.verbs.updating import latest_object, update, update_obje
 from holdfast.apiserver.wire.body import check_size
 from holdfast.apiserver.wire.responses import ServerResponse, json_response
 from holdfast.client.transport import Response
-from holdfast.errors import BadRequest, FieldErrors, NotAllowed, NotBuilt, NotFound
+from holdfast.runtime.errors import BadRequest, FieldErrors, NotAllowed, NotBuilt, NotFound
 
 _GET_PATCH_UPDATE = ("get", "patch", "update")
 SCALE = ("autoscaling", "v1", "Scale")

@@ -20,7 +20,7 @@ from holdfast.apiserver.verbs.rendering import object_response
 from holdfast.apiserver.verbs.request_object import read_body
 from holdfast.apiserver.verbs.storing import commit, encode_dry_run, with_type_first
 from holdfast.client.transport import Response
-from holdfast.errors import BadRequest
+from holdfast.runtime.errors import BadRequest
 from holdfast.store import StoredObject
 
 

@@ -14,7 +14,7 @@ from holdfast.api.decode import JsonObject, without_nulls
 from holdfast.api.deletion_cost import DELETION_COST
 from holdfast.apiserver.descriptor import KindDescriptor
 from holdfast.apiserver.operation import Operation
-from holdfast.errors import CAUSE_LIMIT, Cause, FieldErrors
+from holdfast.runtime.errors import CAUSE_LIMIT, Cause, FieldErrors
 from holdfast.validation.list_limits import check_lists
 from holdfast.validation.metadata import check_annotations, check_labels, label_key
 

@@ -27,7 +27,7 @@ from holdfast.apiserver.wire.resource_versions import (
 )
 from holdfast.apiserver.wire.responses import StreamResponse
 from holdfast.client.response_decoding import INITIAL_EVENTS_END
-from holdfast.errors import Expired, status_of
+from holdfast.runtime.errors import Expired, status_of
 from holdfast.store import EventType, StoredObject, StoreEvent, Subscription
 
 BOOKMARK_SECONDS = 60.0

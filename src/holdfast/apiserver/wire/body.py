@@ -11,7 +11,7 @@ from holdfast.apiserver.wire.nesting_limit import DEPTH_LIMIT, PATH_LIMIT, check
 from holdfast.apiserver.wire.protobuf import decode_body
 from holdfast.apiserver.wire.yaml_body import parse_yaml
 from holdfast.client.transport import Request
-from holdfast.errors import BadRequest, TooLarge
+from holdfast.runtime.errors import BadRequest, TooLarge
 
 BODY_LIMIT = 3 * 1024 * 1024
 

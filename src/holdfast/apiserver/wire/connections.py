@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from holdfast.apiserver.user import User
-from holdfast.settings import ServerLimits
+from holdfast.runtime.settings import ServerLimits
 
 LOOPBACK = frozenset({"127.0.0.1", "::1"})
 

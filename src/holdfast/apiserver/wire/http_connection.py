@@ -18,9 +18,9 @@ from holdfast.apiserver.wire.body import BODY_LIMIT, too_large
 from holdfast.apiserver.wire.connections import Connections, IncomingConnection
 from holdfast.apiserver.wire.in_flight import RequestInFlight
 from holdfast.apiserver.wire.responses import error_response
-from holdfast.errors import BadRequest, HoldfastError, TimedOut
-from holdfast.repeated_log import Repeats
-from holdfast.settings import ServerLimits
+from holdfast.runtime.errors import BadRequest, HoldfastError, TimedOut
+from holdfast.runtime.repeated_log import Repeats
+from holdfast.runtime.settings import ServerLimits
 
 _HEADER_TOO_LARGE = (
     b"HTTP/1.1 431 Request Header Fields Too Large\r\n"

@@ -26,8 +26,8 @@ from holdfast.apiserver.user import User
 from holdfast.apiserver.wire.body import BODY_LIMIT
 from holdfast.apiserver.wire.connections import LOOPBACK, Connections, IncomingConnection
 from holdfast.apiserver.wire.http_connection import HttpConnection
-from holdfast.repeated_log import Repeats
-from holdfast.settings import ServerLimits
+from holdfast.runtime.repeated_log import Repeats
+from holdfast.runtime.settings import ServerLimits
 
 _SHUTDOWN_SECONDS = 5.0
 _CLOSE_SECONDS = 1.0

@@ -10,8 +10,8 @@ from collections import Counter
 from dataclasses import dataclass
 
 from holdfast.apiserver.user import User
-from holdfast.errors import Details, TooManyRequests
-from holdfast.settings import ServerLimits
+from holdfast.runtime.errors import Details, TooManyRequests
+from holdfast.runtime.settings import ServerLimits
 
 _SYSTEM, _OTHER, _ANONYMOUS = "system", "other", "anonymous"
 

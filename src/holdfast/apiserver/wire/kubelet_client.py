@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, unquote, urlencode
 
 from holdfast.api.node_names import ERROR_HEADER, MESSAGE_BYTES
-from holdfast.errors import HoldfastError, Unavailable, from_status
+from holdfast.runtime.errors import HoldfastError, Unavailable, from_status
 
 if TYPE_CHECKING:
     import aiohttp

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 
-from holdfast.errors import NotAcceptable, Unsupported
+from holdfast.runtime.errors import NotAcceptable, Unsupported
 
 JSON = "application/json"
 YAML = "application/yaml"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from holdfast.errors import BadRequest
+from holdfast.runtime.errors import BadRequest
 
 DEPTH_LIMIT = 200
 PATH_LIMIT = 8 * 1024
@@ -24,7 +24,7 @@ def check_nesting(value: Any, depth: int = DEPTH_LIMIT) -> None:
 
     >>> check_nesting([[[[1]]]], 2)
     Traceback (most recent call last):
-    holdfast.errors.BadRequest: the object is nested more than 2 levels deep
+    holdfast.runtime.errors.BadRequest: the object is nested more than 2 levels deep
     """
     level: list[tuple[int, list[Any]]] = [(0, [value])]  # values below a path of this length
     for _ in range(depth + 1):

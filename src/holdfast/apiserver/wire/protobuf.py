@@ -20,7 +20,7 @@ from holdfast.api.protobuf_wire import BYTES, FIXED32, FIXED64, VARINT, read_var
 from holdfast.api.timestamps import rfc3339, rfc3339_micro
 from holdfast.apiserver import data
 from holdfast.apiserver.wire.nesting_limit import too_deep
-from holdfast.errors import BadRequest
+from holdfast.runtime.errors import BadRequest
 
 MAGIC = b"k8s\x00"
 

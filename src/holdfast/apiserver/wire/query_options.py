@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 
 from holdfast.api.field_errors import go_quoted
-from holdfast.errors import BadRequest, Cause, Details, Invalid
+from holdfast.runtime.errors import BadRequest, Cause, Details, Invalid
 
 _KINDS = {
     "create": "CreateOptions", "update": "UpdateOptions", "patch": "PatchOptions",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from holdfast.errors import NotAllowed
+from holdfast.runtime.errors import NotAllowed
 
 _ON_OBJECT = {
     "GET": "get", "HEAD": "get", "POST": "create", "PUT": "update", "PATCH": "patch",

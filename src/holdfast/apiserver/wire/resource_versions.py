@@ -11,7 +11,7 @@ from holdfast.apiserver.wire.query_options import (
     unsupported_option,
 )
 from holdfast.apiserver.wire.request_info import is_true
-from holdfast.errors import BadRequest, Cause, Details, Retryable
+from holdfast.runtime.errors import BadRequest, Cause, Details, Retryable
 
 _KIND = "ListOptions"
 _MATCHES = ("Exact", "NotOlderThan")

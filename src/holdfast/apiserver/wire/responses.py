@@ -11,7 +11,7 @@ import yaml
 
 from holdfast.apiserver.wire.negotiation import JSON, PLAIN_JSON, YAML, ResponseFormat
 from holdfast.client.transport import Response
-from holdfast.errors import Details, HoldfastError, status_of
+from holdfast.runtime.errors import Details, HoldfastError, status_of
 
 if TYPE_CHECKING:
     import aiohttp

@@ -13,7 +13,7 @@ from typing import Any
 import yaml
 
 from holdfast.apiserver.wire.nesting_limit import DEPTH_LIMIT, too_deep
-from holdfast.errors import BadRequest
+from holdfast.runtime.errors import BadRequest
 
 VALUE_LIMIT = 250_000
 """The most scalars and collections in a body; each takes some microseconds."""

@@ -18,8 +18,8 @@ from holdfast.devices.inventory import Inventory
 from holdfast.devices.matching import Matcher
 from holdfast.devices.requests import any_of_class
 from holdfast.devices.slice_tracker import taints_with_rules
-from holdfast.errors import Refused
-from holdfast.feature_gates import Feature, FeatureGates
+from holdfast.runtime.errors import Refused
+from holdfast.runtime.feature_gates import Feature, FeatureGates
 
 T = TypeVar("T")
 

@@ -22,8 +22,8 @@ from holdfast.cli.devices.shared_devices import shared_as_text, shared_devices
 from holdfast.cli.scheduler_configuration import SchedulerSetup
 from holdfast.cli.table import print_json
 from holdfast.client.client import Client
-from holdfast.errors import Forbidden
-from holdfast.feature_gates import Feature, FeatureGates
+from holdfast.runtime.errors import Forbidden
+from holdfast.runtime.feature_gates import Feature, FeatureGates
 
 READ = (scheme.NODES, scheme.DEVICE_CLASSES, scheme.RESOURCE_SLICES, scheme.RESOURCE_CLAIMS)
 READ_FOR_SHARED = (scheme.NODES, scheme.PODS, scheme.RESERVATIONS)

@@ -6,7 +6,7 @@ from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
 
-from holdfast.errors import Refused
+from holdfast.runtime.errors import Refused
 from holdfast.validation.device_names import check_driver
 
 SUFFIX = ".template"

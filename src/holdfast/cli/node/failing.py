@@ -12,8 +12,8 @@ from holdfast.api.scheme import LEASES, NODES
 from holdfast.cli.connection import connect
 from holdfast.cli.table import join_names
 from holdfast.client.client import Client
-from holdfast.errors import NotFound, Refused
-from holdfast.settings import NodeLifecycleSettings
+from holdfast.runtime.errors import NotFound, Refused
+from holdfast.runtime.settings import NodeLifecycleSettings
 
 
 def run(names: Sequence[str], kubeconfig: Path | None, *, fails: bool) -> None:

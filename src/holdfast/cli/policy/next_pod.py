@@ -15,7 +15,7 @@ from holdfast.api.resource_policy import ResourcePolicy
 from holdfast.api.timestamps import rfc3339
 from holdfast.capacity.policies import Policy
 from holdfast.cli.policy.listing import selector_text
-from holdfast.errors import Refused
+from holdfast.runtime.errors import Refused
 
 Raw = dict[str, Any]
 

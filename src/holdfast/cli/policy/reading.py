@@ -13,7 +13,7 @@ from holdfast.api.resource_policy import ResourcePolicy
 from holdfast.capacity.policies import Policy, compile_policy
 from holdfast.capacity.policy_usage import PolicyUsage, usage_of
 from holdfast.cli.table import join_names
-from holdfast.errors import HoldfastError, Refused, aggregate_message
+from holdfast.runtime.errors import HoldfastError, Refused, aggregate_message
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,9 +29,9 @@ from holdfast.cli.snapshot import snapshot_from_objects
 from holdfast.cli.table import join_names, print_json
 from holdfast.cli.workloads import read_pod_maker
 from holdfast.cli.world_building import DEFAULT_GATES
-from holdfast.clock import SystemClock
 from holdfast.configuration.reading import Configuration
-from holdfast.feature_gates import FeatureGates
+from holdfast.runtime.clock import SystemClock
+from holdfast.runtime.feature_gates import FeatureGates
 
 Json = dict[str, Any]
 

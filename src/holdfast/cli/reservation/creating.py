@@ -18,8 +18,8 @@ from holdfast.api.reservation import PENDING, Reservation
 from holdfast.cli.connection import connect
 from holdfast.cli.workloads import read_workload
 from holdfast.client.client import Client
-from holdfast.clock import Clock, SystemClock
-from holdfast.errors import NotFound, Refused
+from holdfast.runtime.clock import Clock, SystemClock
+from holdfast.runtime.errors import NotFound, Refused
 from holdfast.validation.reservation_warnings import find_warnings
 
 Raw = dict[str, Any]

@@ -12,7 +12,7 @@ from holdfast.api.reservation import FINAL, PENDING, Reservation, ReservationOwn
 from holdfast.api.reservation_names import OWNER_NAMESPACES
 from holdfast.cli.connection import connect, list_objects
 from holdfast.cli.table import format_duration, format_table, list_amounts, print_json
-from holdfast.clock import SystemClock
+from holdfast.runtime.clock import SystemClock
 
 HEAD = ("NAME", "PHASE", "NODE", "FOR", "HELD", "USED", "OWNERS", "ENDS")
 

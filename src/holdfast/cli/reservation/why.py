@@ -22,13 +22,13 @@ from holdfast.cli.scheduler_configuration import SchedulerSetup
 from holdfast.cli.snapshot import Snapshot
 from holdfast.cli.table import format_duration, list_amounts, print_json
 from holdfast.cli.world_building import DEFAULT_GATES, build_world
-from holdfast.clock import SystemClock
 from holdfast.device_share.ledger import annotated_use
 from holdfast.engine.profile import Profile
-from holdfast.errors import BadRequest, NotFound, Refused, aggregate_message
-from holdfast.feature_gates import FeatureGates
 from holdfast.numa.cpu_set import format_cpu_list
 from holdfast.numa.resource_status import read_allocation
+from holdfast.runtime.clock import SystemClock
+from holdfast.runtime.errors import BadRequest, NotFound, Refused, aggregate_message
+from holdfast.runtime.feature_gates import FeatureGates
 from holdfast.validation.reservation import check_reservation, owner_namespaces
 
 Profiles = Mapping[str, Profile]

@@ -21,7 +21,7 @@ from holdfast.api.storage import (
 from holdfast.columns.node_rows import Rows
 from holdfast.columns.node_table import NodeTable
 from holdfast.columns.selection import selected, terms_selected
-from holdfast.errors import BadRequest, Invalid
+from holdfast.runtime.errors import BadRequest, Invalid
 
 Mask = NDArray[np.bool_]
 _FILESYSTEM = "Filesystem"

@@ -12,10 +12,10 @@ from holdfast.api.resource import Resource
 from holdfast.api.scheme import PODS
 from holdfast.client.client import Client
 from holdfast.client.informer import Informer
-from holdfast.clock import Clock
 from holdfast.controllers.claim_consumers import DeletedUids, is_done, is_stale
 from holdfast.controllers.discovery import discover
-from holdfast.errors import HoldfastError, NotFound, Retryable
+from holdfast.runtime.clock import Clock
+from holdfast.runtime.errors import HoldfastError, NotFound, Retryable
 
 POLL_SECONDS = 60.0
 """How often consumers are looked up that no informer shows."""

@@ -33,10 +33,17 @@ from holdfast.controllers.planned_writes import (
     namespace_is_terminating,
 )
 from holdfast.controllers.reconciler import ControllerContext, Reconciler
-from holdfast.errors import AlreadyExists, Conflict, Forbidden, HoldfastError, NotFound, Retryable
-from holdfast.feature_gates import Feature
-from holdfast.metric_types import CounterMetric
 from holdfast.quota.charging import may_have_room
+from holdfast.runtime.errors import (
+    AlreadyExists,
+    Conflict,
+    Forbidden,
+    HoldfastError,
+    NotFound,
+    Retryable,
+)
+from holdfast.runtime.feature_gates import Feature
+from holdfast.runtime.metric_types import CounterMetric
 
 MAX_CACHE_MISSES = 8
 """Failures of a pod, in about a second, after which an existing claim should be in the cache."""

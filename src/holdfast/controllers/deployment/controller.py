@@ -29,7 +29,7 @@ from holdfast.controllers.planned_writes import (
     namespace_is_terminating,
 )
 from holdfast.controllers.reconciler import ControllerContext, Reconciler
-from holdfast.errors import AlreadyExists, HoldfastError, Retryable
+from holdfast.runtime.errors import AlreadyExists, HoldfastError, Retryable
 
 
 @dataclass(frozen=True, slots=True)

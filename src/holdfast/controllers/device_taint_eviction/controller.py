@@ -42,7 +42,7 @@ from holdfast.controllers.reconciler import ControllerContext, Reconciler
 from holdfast.controllers.taint_eviction_writes import LONGEST_WAIT_SECONDS, TaintEvictionWrites
 from holdfast.devices.allocated_devices import device_id
 from holdfast.devices.slices import DeviceId
-from holdfast.feature_gates import Feature
+from holdfast.runtime.feature_gates import Feature
 
 T = TypeVar("T")
 RULE_STATUS_SECONDS = 10.0

@@ -35,8 +35,8 @@ from holdfast.controllers.node_lifecycle.zones import Disruption, NodeZones, Zon
 from holdfast.controllers.object_index import ObjectIndex
 from holdfast.controllers.planned_writes import execute_writes
 from holdfast.controllers.reconciler import ControllerContext, Reconciler
-from holdfast.errors import NotFound, Unavailable
-from holdfast.metric_types import CallbackMetric, CounterMetric
+from holdfast.runtime.errors import NotFound, Unavailable
+from holdfast.runtime.metric_types import CallbackMetric, CounterMetric
 
 START_SECONDS_PER_NODE = 0.02
 """Added to the first grace period after a start, for every node: agents that start at the same

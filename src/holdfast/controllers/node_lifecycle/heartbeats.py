@@ -11,7 +11,7 @@ from holdfast.api.timestamps import rfc3339, seconds_of
 from holdfast.client.client import PatchType
 from holdfast.controllers.conditions import find, is_true
 from holdfast.controllers.planned_writes import Patch
-from holdfast.settings import NodeLifecycleSettings
+from holdfast.runtime.settings import NodeLifecycleSettings
 
 LATE_SECONDS = 5.0
 """A check that is later than this says nothing about a node: the controller did not run, or had no

@@ -12,7 +12,7 @@ from enum import Enum, StrEnum
 
 from holdfast.api.node import Node
 from holdfast.controllers.node_lifecycle.heartbeats import ready_status
-from holdfast.settings import NodeLifecycleSettings
+from holdfast.runtime.settings import NodeLifecycleSettings
 
 EXCLUDE_LABEL = "node.kubernetes.io/exclude-disruption"
 FEWEST_NOT_READY = 3

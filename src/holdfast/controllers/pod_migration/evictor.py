@@ -12,8 +12,8 @@ from holdfast.api.pod_migration_job import EVICTION, EVICTION_POLICIES, SOFT, Po
 from holdfast.api.scheme import PODS
 from holdfast.api.timestamps import rfc3339
 from holdfast.client.client import Client
-from holdfast.errors import NotFound
-from holdfast.settings import MigrationSettings
+from holdfast.runtime.errors import NotFound
+from holdfast.runtime.settings import MigrationSettings
 
 INITIATOR = "koord-descheduler"
 

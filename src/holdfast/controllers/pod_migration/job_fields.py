@@ -7,7 +7,7 @@ from holdfast.api.meta import ObjectReference
 from holdfast.api.pod_migration_job import MODES, PodMigrationJob
 from holdfast.api.timestamps import seconds_of
 from holdfast.controllers.pod_migration import job_status
-from holdfast.errors import BadRequest
+from holdfast.runtime.errors import BadRequest
 
 EVICTING_POD = "scheduling.holdfast.dev/evicting"
 """Annotation of a job whose pod is about to be evicted, with the uid of the pod.

@@ -22,7 +22,7 @@ from holdfast.controllers.pod_migration.reservation_template import (
     reservation_options,
 )
 from holdfast.controllers.reconciler import ControllerContext
-from holdfast.errors import AlreadyExists
+from holdfast.runtime.errors import AlreadyExists
 
 
 class _OrderLabels:

@@ -10,7 +10,7 @@ from holdfast.api.pod_migration_job import PodMigrationJob
 from holdfast.api.scheme import POD_MIGRATION_JOBS
 from holdfast.controllers.pod_migration.job_status import StatusChange
 from holdfast.controllers.reconciler import ControllerContext
-from holdfast.errors import Conflict
+from holdfast.runtime.errors import Conflict
 
 
 class JobWriter:

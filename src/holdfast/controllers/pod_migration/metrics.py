@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from holdfast.api.koordinator_names import EVICT_TRIGGER
 from holdfast.api.pod import Pod
 from holdfast.api.pod_migration_job import PodMigrationJob
-from holdfast.metric_types import CallbackMetric
+from holdfast.runtime.metric_types import CallbackMetric
 
 
 class MigrationMetrics:

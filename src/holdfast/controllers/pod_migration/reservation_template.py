@@ -23,8 +23,8 @@ from holdfast.api.resource_names import PODS
 from holdfast.api.scheme import POD_MIGRATION_JOBS, RESERVATIONS
 from holdfast.capacity.reserve_pod import reserve_pod
 from holdfast.device_share.requests import amount_as
-from holdfast.errors import BadRequest
 from holdfast.migration.pod_selection import is_unscheduled
+from holdfast.runtime.errors import BadRequest
 
 Raw = dict[str, Any]
 

@@ -23,7 +23,7 @@ from holdfast.controllers.reservation.plan import (
     preemptor_uid,
 )
 from holdfast.controllers.reservation.usage import NodeUsage
-from holdfast.errors import HoldfastError, NotFound
+from holdfast.runtime.errors import HoldfastError, NotFound
 
 log = logging.getLogger(__name__)
 

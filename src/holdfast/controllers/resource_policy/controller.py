@@ -26,7 +26,7 @@ from holdfast.controllers.resource_policy.plan import (
     plan_policy_status,
     plan_users_cost,
 )
-from holdfast.errors import HoldfastError
+from holdfast.runtime.errors import HoldfastError
 
 STATUS_INTERVAL_SECONDS = 1.0
 """A policy's status is computed at most this often while pods and nodes change."""

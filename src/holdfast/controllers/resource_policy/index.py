@@ -26,7 +26,7 @@ from holdfast.capacity.policy_usage import (
 )
 from holdfast.controllers.planned_writes import Plan
 from holdfast.controllers.resource_policy.plan import PolicyConflict, plan_deletion_cost
-from holdfast.errors import HoldfastError
+from holdfast.runtime.errors import HoldfastError
 
 MAX_CACHED_LABELS = 4096
 Labels = Mapping[str, str]

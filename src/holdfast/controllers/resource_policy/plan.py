@@ -29,7 +29,7 @@ from holdfast.capacity.policy_usage import (
 )
 from holdfast.controllers import conditions
 from holdfast.controllers.planned_writes import Patch, Plan, PlannedEvent
-from holdfast.errors import aggregate_message
+from holdfast.runtime.errors import aggregate_message
 
 DELETION_COST_MANUAL = "DeletionCostManual"
 EXCESS_COST = -100

@@ -20,7 +20,6 @@ from holdfast.descheduler.policies.policy import (
     in_order,
 )
 from holdfast.descheduler.simulation import STEP, Simulation
-from holdfast.errors import BadRequest
 from holdfast.framework.plugin import PodChange
 from holdfast.plugins.inter_pod_affinity import InterPodAffinity
 from holdfast.plugins.inter_pod_affinity.affinity_rules import (
@@ -30,6 +29,7 @@ from holdfast.plugins.inter_pod_affinity.affinity_rules import (
 )
 from holdfast.plugins.pod_topology_spread import PodTopologySpread
 from holdfast.plugins.pod_topology_spread.hard_constraints import HardConstraints
+from holdfast.runtime.errors import BadRequest
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"

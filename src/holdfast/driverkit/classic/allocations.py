@@ -31,7 +31,7 @@ from holdfast.driverkit.classic.handle import Handle, encode_handle, handle_of, 
 from holdfast.driverkit.classic.handlers import ClaimItem, NotYet
 from holdfast.driverkit.classic.inventory_conversion import choice_of, request_of
 from holdfast.driverkit.classic.inventory_store import InventoryStore
-from holdfast.errors import HoldfastError, Retryable
+from holdfast.runtime.errors import HoldfastError, Retryable
 
 
 class StillAllocating(Retryable):

@@ -19,7 +19,7 @@ from holdfast.client.client import Client
 from holdfast.driverkit.classic.negotiation import is_foreign
 from holdfast.driverkit.classic.pending_claims import ClaimError
 from holdfast.driverkit.classic.written_objects import WrittenObjects
-from holdfast.errors import HoldfastError, NotFound
+from holdfast.runtime.errors import HoldfastError, NotFound
 
 
 class ClaimWriter:

@@ -30,7 +30,6 @@ from holdfast.client.client import Client
 from holdfast.client.events import EventRecorder
 from holdfast.client.informer_set import InformerSet
 from holdfast.client.workqueue import WorkQueue, run_workers
-from holdfast.clock import Clock
 from holdfast.driverkit.classic.claim_writer import ClaimWriter
 from holdfast.driverkit.classic.fitting import Unsuitable, reasons_text
 from holdfast.driverkit.classic.handlers import (
@@ -53,7 +52,8 @@ from holdfast.driverkit.classic.parameters import WrongParameters
 from holdfast.driverkit.classic.pending_claims import ClaimError, ClaimItems, ClaimLocks
 from holdfast.driverkit.classic.pod_schedulings import PodSchedulings
 from holdfast.driverkit.classic.written_objects import WrittenObjects
-from holdfast.errors import Conflict, HoldfastError, NotFound
+from holdfast.runtime.clock import Clock
+from holdfast.runtime.errors import Conflict, HoldfastError, NotFound
 
 WORKERS = 10
 RECHECK_SECONDS = 30.0

@@ -20,7 +20,6 @@ from holdfast.client.informer_set import InformerSet
 from holdfast.client.kubeconfig import load
 from holdfast.client.leader import LeaderElection, LeaseTimes
 from holdfast.client.transport import LeaseGuardedTransport
-from holdfast.clock import Clock, SystemClock
 from holdfast.driverkit.classic.bookings import Booking
 from holdfast.driverkit.classic.controller import RECHECK_SECONDS, DriverController
 from holdfast.driverkit.classic.fit_handlers import FitHandlers
@@ -28,7 +27,14 @@ from holdfast.driverkit.classic.handlers import ClassicHandlers
 from holdfast.driverkit.classic.inventory_publisher import InventoryPublisher
 from holdfast.driverkit.classic.inventory_store import InventoryStore
 from holdfast.driverkit.driver import Driver
-from holdfast.errors import AlreadyExists, BadConfiguration, Forbidden, HoldfastError, NotFound
+from holdfast.runtime.clock import Clock, SystemClock
+from holdfast.runtime.errors import (
+    AlreadyExists,
+    BadConfiguration,
+    Forbidden,
+    HoldfastError,
+    NotFound,
+)
 
 EVENT_SECONDS = 2.0
 """How long events are still written at the end."""

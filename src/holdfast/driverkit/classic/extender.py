@@ -28,15 +28,15 @@ from holdfast.client.client import Client
 from holdfast.client.http import HttpTransport
 from holdfast.client.informer_set import InformerSet
 from holdfast.client.kubeconfig import load
-from holdfast.clock import Clock, SystemClock
 from holdfast.driverkit.classic.controller_process import expect_classic_group
 from holdfast.driverkit.classic.fit_handlers import FitHandlers
 from holdfast.driverkit.classic.fitting import ClaimParameters, FreeDevice
 from holdfast.driverkit.classic.inventory_store import InventoryStore
 from holdfast.driverkit.classic.simulation import RequestedClaim, Session
 from holdfast.driverkit.driver import Driver
-from holdfast.errors import BadConfiguration, BadRequest, HoldfastError, Refused
-from holdfast.health_checks import page
+from holdfast.runtime.clock import Clock, SystemClock
+from holdfast.runtime.errors import BadConfiguration, BadRequest, HoldfastError, Refused
+from holdfast.runtime.health_checks import page
 
 SESSION_HEADER = "session"
 MOST_SESSIONS = 8

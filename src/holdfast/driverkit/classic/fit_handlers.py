@@ -17,7 +17,6 @@ from holdfast.api.pod import NodeSelector, NodeSelectorTerm, Pod
 from holdfast.api.quantity import Quantity
 from holdfast.api.scheme import NODES
 from holdfast.client.client import Client
-from holdfast.clock import Clock
 from holdfast.driverkit.classic.allocations import BookingAllocator
 from holdfast.driverkit.classic.bookings import NOT_READY, Booking, Bookings
 from holdfast.driverkit.classic.fitting import (
@@ -40,8 +39,9 @@ from holdfast.driverkit.classic.parameters import (
     default_parameters,
     parameters_of,
 )
-from holdfast.errors import HoldfastError, NotFound
-from holdfast.repeated_log import Repeats
+from holdfast.runtime.clock import Clock
+from holdfast.runtime.errors import HoldfastError, NotFound
+from holdfast.runtime.repeated_log import Repeats
 
 CLASS_PARAMETERS_SECONDS = 5.0
 """How long the parameters of a class are remembered."""

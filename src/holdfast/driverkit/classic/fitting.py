@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import Any
 
 from holdfast.api.quantity import AmountText, Quantity
-from holdfast.errors import BadRequest, HoldfastError, Retryable
+from holdfast.runtime.errors import BadRequest, HoldfastError, Retryable
 
 Attribute = bool | int | str | tuple[bool | int | str, ...]
 _ZERO = Quantity(0)

@@ -12,7 +12,7 @@ from holdfast.driverkit.author_functions import AuthorFunction, F, plain
 from holdfast.driverkit.classic.fitting import Fits, FreeDevice
 from holdfast.driverkit.classic.inventory_conversion import expected_devices
 from holdfast.driverkit.inventory import Device, Item, pools_of
-from holdfast.errors import BadConfiguration
+from holdfast.runtime.errors import BadConfiguration
 
 _OFFERED = {
     "fits": ("free", "request", "class_params"),

@@ -8,7 +8,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from holdfast.api.classic import ClassicAllocation, ClassicClaim, ClassicClass, PodSchedulingSpec
 from holdfast.api.pod import Pod
-from holdfast.errors import Retryable
+from holdfast.runtime.errors import Retryable
 
 
 class NotYet(Retryable):

@@ -21,7 +21,7 @@ from holdfast.driverkit.classic.fitting import (
     quantity,
 )
 from holdfast.driverkit.inventory import Device, InvalidInventory, Item, raw_device
-from holdfast.errors import HoldfastError
+from holdfast.runtime.errors import HoldfastError
 
 MAX_BOOKING_BYTES = 2 * MAX_HANDLE_BYTES
 

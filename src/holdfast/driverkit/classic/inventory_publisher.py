@@ -17,12 +17,12 @@ from holdfast.api.resource import Resource, Untyped
 from holdfast.api.scheme import NODES
 from holdfast.client.backoff import Backoff
 from holdfast.client.client import Client
-from holdfast.clock import Clock
 from holdfast.driverkit.classic.inventory_conversion import choice_of, raw_spec
 from holdfast.driverkit.inventory import CounterSet, Device, InvalidInventory, Item
 from holdfast.driverkit.slice_publisher import SlicePublisher
-from holdfast.errors import AlreadyExists, HoldfastError, NotFound, Refused
-from holdfast.repeated_log import Repeats
+from holdfast.runtime.clock import Clock
+from holdfast.runtime.errors import AlreadyExists, HoldfastError, NotFound, Refused
+from holdfast.runtime.repeated_log import Repeats
 
 RESYNC_SECONDS = 60.0
 """How often the stored inventory is compared with the wanted one."""

@@ -20,12 +20,12 @@ from holdfast.api.classic_node_inventory import (
 )
 from holdfast.client.client import Client, PatchType
 from holdfast.client.informer_set import InformerSet
-from holdfast.clock import Clock
 from holdfast.driverkit.classic.bookings import Booking, Bookings
 from holdfast.driverkit.classic.fitting import Unsuitable
 from holdfast.driverkit.classic.handlers import NotYet
 from holdfast.driverkit.classic.written_objects import WrittenObjects
-from holdfast.errors import Conflict, Invalid, NotFound
+from holdfast.runtime.clock import Clock
+from holdfast.runtime.errors import Conflict, Invalid, NotFound
 
 _MOST_ATTEMPTS = 5
 

@@ -16,11 +16,11 @@ import msgspec
 from holdfast.api.classic_node_inventory import NODE_INVENTORIES, BookedClaim, NodeAnswer
 from holdfast.api.meta import version_guard
 from holdfast.client.client import Client
-from holdfast.clock import Clock
 from holdfast.driverkit.classic.fitting import Unsuitable
 from holdfast.driverkit.classic.inventory_conversion import choice_of, request_of
-from holdfast.errors import HoldfastError, NotFound
-from holdfast.repeated_log import Repeats
+from holdfast.runtime.clock import Clock
+from holdfast.runtime.errors import HoldfastError, NotFound
+from holdfast.runtime.repeated_log import Repeats
 
 POLL_SECONDS = 0.5
 log = logging.getLogger(__name__)

@@ -12,7 +12,7 @@ from holdfast.client.classic_group import find_classic_group
 from holdfast.client.client import Client
 from holdfast.driverkit.claims import AllocatedDevice, Cdi, Claim, DriverError, Prepared
 from holdfast.driverkit.classic.handle import Handle, decode_handle
-from holdfast.errors import NotFound
+from holdfast.runtime.errors import NotFound
 
 
 def classic_claim(namespace: str, name: str, uid: str, handle: str, data_type: Any) -> Claim:

@@ -9,8 +9,8 @@ from typing import Any, Protocol, TypeVar
 import grpc.aio
 
 from holdfast.driverkit.checkpoint import PreparedClaim
-from holdfast.errors import HoldfastError, NotFound
 from holdfast.kubelet_api import dra_classic_pb2, dra_classic_pb2_grpc
+from holdfast.runtime.errors import HoldfastError, NotFound
 
 CLASSIC_VERSION = "1.0.0"
 """Version with which a driver registers that serves classic claims."""

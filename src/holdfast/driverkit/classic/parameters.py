@@ -19,7 +19,7 @@ from holdfast.api.classic_claim_sources import ParametersReference
 from holdfast.api.decode import JsonObject
 from holdfast.api.resource import Resource, Untyped
 from holdfast.client.client import Client
-from holdfast.errors import BadConfiguration, HoldfastError, NotFound
+from holdfast.runtime.errors import BadConfiguration, HoldfastError, NotFound
 
 _NOT_PARAMETERS = ("apiVersion", "kind", "metadata", "status")
 _PLAIN: dict[Any, JsonObject] = {

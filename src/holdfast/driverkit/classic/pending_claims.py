@@ -12,7 +12,7 @@ from holdfast.api.classic_claims import classic_entries, may_use
 from holdfast.api.pod import Pod
 from holdfast.driverkit.classic.handlers import ClaimItem, ClassicHandlers, NotYet
 from holdfast.driverkit.classic.written_objects import WrittenObjects
-from holdfast.errors import HoldfastError, Retryable
+from holdfast.runtime.errors import HoldfastError, Retryable
 
 PendingClaim = tuple[ClassicClaim, ClassicClass, tuple[str, ...]]
 """A claim, its class, and its names in the pod's spec."""

@@ -12,7 +12,7 @@ from holdfast.client.client import Client
 from holdfast.client.informer import Informer
 from holdfast.driverkit.classic.negotiation import changed_claims
 from holdfast.driverkit.classic.written_objects import WrittenObjects
-from holdfast.errors import NotFound
+from holdfast.runtime.errors import NotFound
 
 
 class PodSchedulings:

@@ -19,9 +19,9 @@ from holdfast.api.meta import is_controlled_by, version_guard
 from holdfast.api.pod import Pod
 from holdfast.api.scheme import RESOURCE_CLAIMS
 from holdfast.classic_dra.pod_claims import ClassicPodClaim
-from holdfast.errors import AlreadyExists, HoldfastError
 from holdfast.framework.plugin import MERGE_PATCH, ApiCall, ApiCalls, Placement, PreBindCalls
 from holdfast.plugins.classic_dynamic_resources.plan import ClassicClaims
+from holdfast.runtime.errors import AlreadyExists, HoldfastError
 
 
 @dataclass(eq=False)

@@ -19,8 +19,8 @@ from holdfast.api.pod import NodeSelector, Pod
 from holdfast.classic_dra.claim_state import is_shared, is_usable
 from holdfast.classic_dra.ledger import ClassicLedger, is_owned
 from holdfast.classic_dra.pod_claims import ClassicPodClaim
-from holdfast.errors import Conflict, HoldfastError, NotFound
 from holdfast.framework.plugin import END_TURN, MERGE_PATCH, ApiCall, ApiCalls
+from holdfast.runtime.errors import Conflict, HoldfastError, NotFound
 
 _MAX_ATTEMPTS = 5
 _PAUSE_SECONDS = 0.01

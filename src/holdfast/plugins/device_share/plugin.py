@@ -15,7 +15,6 @@ from holdfast.columns.epochs import Epoch
 from holdfast.columns.pod_info import PodInfo
 from holdfast.device_share.ledger import DeviceOptions
 from holdfast.device_share.requests import device_resources
-from holdfast.errors import BadRequest, HoldfastError
 from holdfast.framework.events import ActionType, EventResource
 from holdfast.framework.plugin import ClusterEvent, Code, Plugin, Reject, Scope, Skip, Traits
 from holdfast.framework.view import View
@@ -23,7 +22,8 @@ from holdfast.numa.pod_trials import PodTrials
 from holdfast.plugins.device_share.allocator import DeviceAllocator, DevicePreAllocator
 from holdfast.plugins.device_share.arguments import read_args
 from holdfast.plugins.device_share.searches import Found, Searches, asked_by, asks_for_devices
-from holdfast.shared_cache import SharedCache
+from holdfast.runtime.errors import BadRequest, HoldfastError
+from holdfast.runtime.shared_cache import SharedCache
 
 _GUIDING = (
     names.DEVICE_ALLOCATE_HINT, names.DEVICE_JOINT_ALLOCATE, names.GPU_PARTITION_SPEC,

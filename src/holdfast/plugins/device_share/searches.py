@@ -19,10 +19,10 @@ from holdfast.device_share.node_devices import NodeDeviceState
 from holdfast.device_share.pod_devices import RequestedDevices, pod_devices
 from holdfast.device_share.requests import is_of_devices
 from holdfast.device_share.scoring import score_node
-from holdfast.errors import BadRequest
 from holdfast.framework.plugin import Code
 from holdfast.numa.trial import OF_RESERVATION
 from holdfast.plugins.device_share.arguments import DeviceShareArgs
+from holdfast.runtime.errors import BadRequest
 
 Ints = NDArray[np.int64]
 _MOST_RESULTS, _MOST_CASES = 20_000, 100_000

@@ -22,9 +22,9 @@ from holdfast.devices.allocated_devices import device_id
 from holdfast.devices.claims import has_room_for, is_reserved_for
 from holdfast.devices.errors import AllocationError, NotBindable
 from holdfast.devices.inventory import Inventory
-from holdfast.errors import Conflict, Forbidden, HoldfastError, NotFound
 from holdfast.framework.plugin import END_TURN, MERGE_PATCH, ApiCall, ApiCalls
 from holdfast.plugins.dynamic_resources.device_search import UnallocatedClaims
+from holdfast.runtime.errors import Conflict, Forbidden, HoldfastError, NotFound
 
 _MAX_ATTEMPTS = 5
 CREATIONS = "scheduler_resourceclaim_creates_total"

@@ -24,7 +24,6 @@ from holdfast.capacity.matching import ReservationMatch
 from holdfast.columns.epochs import Epoch
 from holdfast.columns.interner import PODS
 from holdfast.columns.pod_info import PodInfo
-from holdfast.errors import BadRequest, HoldfastError
 from holdfast.framework.arguments import Arguments, PluginArgs
 from holdfast.framework.events import ActionType, EventResource
 from holdfast.framework.plugin import ClusterEvent, Code, Plugin, Reject, Scope, Skip, Traits
@@ -35,6 +34,7 @@ from holdfast.numa.pod_trials import NumaOptions
 from holdfast.numa.policy_names import BIND_POLICIES, FULL_PCPUS, LEAST_ALLOCATED, MOST_ALLOCATED
 from holdfast.numa.trial import TrialOptions
 from holdfast.plugins.node_numa_resource.allocator import NumaAllocator, NumaPreAllocator
+from holdfast.runtime.errors import BadRequest, HoldfastError
 
 _ALLOCATED = (RESOURCE_STATUS, DEVICE_ALLOCATED)
 """Annotations that say what a pod is allocated of NUMA nodes: CPUs and amounts, or devices."""

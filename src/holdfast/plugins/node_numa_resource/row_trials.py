@@ -12,7 +12,6 @@ from holdfast.capacity.matching import ReservationMatch
 from holdfast.capacity.reserved_resources import expected_reservation, freed_capacity
 from holdfast.columns.interner import CPU
 from holdfast.columns.pod_info import PodInfo
-from holdfast.errors import BadRequest
 from holdfast.framework.plugin import NO_CHANGE, Code, PodChange, Rows, Verdicts
 from holdfast.framework.reservation_options import ReservationFilter
 from holdfast.framework.world import World
@@ -20,6 +19,7 @@ from holdfast.numa.node_policies import amplify
 from holdfast.numa.node_state import NodeState, PodHolding
 from holdfast.numa.pod_request import NumaRequest
 from holdfast.numa.trial import Situation, Trial
+from holdfast.runtime.errors import BadRequest
 
 INSUFFICIENT_AMPLIFIED = "Insufficient amplified cpu"
 

@@ -16,7 +16,6 @@ from holdfast.columns.affinity_terms import PodSelector
 from holdfast.columns.counters import PodSelectors
 from holdfast.columns.epochs import Epoch
 from holdfast.columns.pod_info import PodInfo
-from holdfast.errors import BadRequest, Invalid
 from holdfast.framework.arguments import Arguments, PluginArgs
 from holdfast.framework.events import ActionType, EventResource
 from holdfast.framework.plugin import (
@@ -47,6 +46,7 @@ from holdfast.plugins.pod_topology_spread.soft_constraints import (
     SoftConstraint,
     SoftConstraints,
 )
+from holdfast.runtime.errors import BadRequest, Invalid
 
 _SYSTEM, _LIST = "System", "List"
 _NODE_ACTIONS = (

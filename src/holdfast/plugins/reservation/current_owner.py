@@ -18,8 +18,8 @@ from holdfast.api.scheme import PODS
 from holdfast.capacity.operating_pods import current_owner
 from holdfast.capacity.reservation_info import ReservationInfo
 from holdfast.columns.pod_info import PodInfo
-from holdfast.errors import Conflict, NotFound, Refused
 from holdfast.framework.plugin import MERGE_PATCH, ApiCall, ApiCalls
+from holdfast.runtime.errors import Conflict, NotFound, Refused
 
 TRIES = 5
 

@@ -17,9 +17,9 @@ from holdfast.capacity.reserved_resources import freed_capacity
 from holdfast.columns.interner import PODS
 from holdfast.columns.pod_info import PodInfo
 from holdfast.columns.request_fit import short_of
-from holdfast.errors import BadRequest
 from holdfast.framework.plugin import Code, PodChange, PreemptionRules
 from holdfast.framework.rejection import Rejection
+from holdfast.runtime.errors import BadRequest
 
 OWN_BECOMES_AVAILABLE = (
     "preemption: not eligible due to a reservation for this pod about to become available."

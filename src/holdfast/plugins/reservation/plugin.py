@@ -15,7 +15,6 @@ from holdfast.capacity.matching import (
 from holdfast.capacity.operating_pods import ACTING_POLICY, owners_mistake
 from holdfast.columns.epochs import Epoch
 from holdfast.columns.pod_info import PodInfo
-from holdfast.errors import BadRequest
 from holdfast.framework.events import ActionType, EventResource
 from holdfast.framework.plugin import (
     ApiCall,
@@ -51,6 +50,7 @@ from holdfast.plugins.reservation.reserve_pods import (
     placement_key,
 )
 from holdfast.plugins.reservation.row_reasons import NO_MATCH
+from holdfast.runtime.errors import BadRequest
 
 
 class ReservationPlugin(Plugin):

@@ -26,7 +26,6 @@ from holdfast.capacity.reservation_annotations import resized_amounts
 from holdfast.capacity.reservation_cache import ReservationCache
 from holdfast.columns.node_table import NodeTable
 from holdfast.columns.pod_info import PodInfo
-from holdfast.errors import Conflict, HoldfastError, NotFound, Refused
 from holdfast.framework.plugin import (
     MERGE_PATCH,
     NO_CHANGE,
@@ -45,6 +44,7 @@ from holdfast.framework.plugin import (
 from holdfast.framework.rejection import Rejection
 from holdfast.framework.view import View
 from holdfast.plugins.reservation.eviction_rules import OwnerEvictionRules, is_protected
+from holdfast.runtime.errors import Conflict, HoldfastError, NotFound, Refused
 
 NO_CLUSTER_MODE = "reservation requires cluster mode pre-allocation which is disabled"
 NOT_THE_NODE = "node(s) didn't match the nodeName specified by reservation"

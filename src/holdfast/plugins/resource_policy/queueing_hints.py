@@ -17,10 +17,10 @@ from holdfast.api.resource_policy import ResourcePolicy
 from holdfast.capacity.policies import Policy, compile_policy
 from holdfast.capacity.unit_totals import Combination, minus, plus
 from holdfast.columns.pod_info import PodInfo
-from holdfast.errors import HoldfastError
 from holdfast.framework.plugin import ClusterEvent
 from holdfast.framework.view import View
 from holdfast.plugins.resource_policy.pod_units import PodUnits, UnitStates
+from holdfast.runtime.errors import HoldfastError
 
 Amounts = Iterable[int]
 Step = tuple[Callable[[list[int], Amounts], list[int]], Combination, Amounts]

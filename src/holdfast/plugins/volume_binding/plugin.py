@@ -21,7 +21,6 @@ from holdfast.columns.node_rows import Rows
 from holdfast.columns.node_table import NodeTable
 from holdfast.columns.pod_info import PodInfo
 from holdfast.columns.volumes import PodVolumes, Volumes
-from holdfast.errors import BadRequest, Invalid
 from holdfast.framework.arguments import Arguments, PluginArgs
 from holdfast.framework.events import ActionType, EventResource
 from holdfast.framework.plugin import (
@@ -57,6 +56,7 @@ from holdfast.plugins.volume_binding.volume_writes import (
     with_claim_ref,
     with_selected_node,
 )
+from holdfast.runtime.errors import BadRequest, Invalid
 
 REASONS = {
     CONFLICT: "node(s) didn't match PersistentVolume's node affinity",

@@ -26,8 +26,8 @@ from holdfast.api.storage import (
 from holdfast.columns.pod_info import PodInfo
 from holdfast.columns.volumes import PodVolumes
 from holdfast.columns.volumes.matching import is_bound_to, matches_node_affinity
-from holdfast.errors import HoldfastError, NotFound
 from holdfast.framework.plugin import MERGE_PATCH, ApiCall, ApiCalls
+from holdfast.runtime.errors import HoldfastError, NotFound
 
 POLL_SECONDS = 1.0
 Progress = Generator[ApiCall, Any, bool]

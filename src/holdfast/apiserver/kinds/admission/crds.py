@@ -9,7 +9,7 @@ from holdfast.api.decode import JsonObject
 from holdfast.api.timestamps import rfc3339
 from holdfast.apiserver.kinds.validation.crds import SCHEMA, check_definition, is_established
 from holdfast.apiserver.operation import Operation
-from holdfast.errors import Cause, FieldErrors
+from holdfast.runtime.errors import Cause, FieldErrors
 
 CLEANUP_FINALIZER = "customresourcecleanup.apiextensions.k8s.io"
 """The finalizer of a CRD until its objects are deleted."""

@@ -8,7 +8,7 @@ from holdfast.api.decode import JsonMapping
 from holdfast.apiserver.access.rbac import GROUP, PolicyRule, role_key
 from holdfast.apiserver.operation import Operation
 from holdfast.apiserver.wire.request_info import RequestInfo
-from holdfast.errors import Details, Forbidden, NotFound
+from holdfast.runtime.errors import Details, Forbidden, NotFound
 
 _GC_FIELDS = frozenset(
     {"ownerReferences", "finalizers", "managedFields", "resourceVersion", "generation"}

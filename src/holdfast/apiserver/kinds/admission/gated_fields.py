@@ -11,7 +11,7 @@ from typing import Any
 from holdfast.api.decode import JsonObject
 from holdfast.apiserver.descriptor import AdmissionPlugin
 from holdfast.apiserver.operation import Operation
-from holdfast.feature_gates import Feature
+from holdfast.runtime.feature_gates import Feature
 
 _Paths = Mapping[Feature, tuple[str, ...]]
 """Paths of fields by feature; ``[]`` is every item of a list, ``{}`` every value of a map."""

@@ -25,7 +25,7 @@ from holdfast.apiserver.access.node_references import (
 )
 from holdfast.apiserver.descriptor import AdmissionPlugin
 from holdfast.apiserver.operation import Operation
-from holdfast.errors import Details, NotFound
+from holdfast.runtime.errors import Details, NotFound
 from holdfast.store import ObjectKey
 
 _KUBELET_SIGNERS = ("kubernetes.io/kubelet-serving", "kubernetes.io/kube-apiserver-client-kubelet")

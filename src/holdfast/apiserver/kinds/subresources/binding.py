@@ -19,7 +19,7 @@ from holdfast.apiserver.verbs.request_object import read_body_as
 from holdfast.apiserver.verbs.updating import store_update
 from holdfast.apiserver.wire.responses import success_response
 from holdfast.client.transport import Response
-from holdfast.errors import (
+from holdfast.runtime.errors import (
     BadRequest,
     Cause,
     Conflict,

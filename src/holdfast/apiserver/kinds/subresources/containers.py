@@ -21,7 +21,7 @@ from holdfast.apiserver.wire.responses import (
     WebSocketProxy,
     text_response,
 )
-from holdfast.errors import BadRequest, Cause, FieldErrors, NotBuilt
+from holdfast.runtime.errors import BadRequest, Cause, FieldErrors, NotBuilt
 from holdfast.store import ObjectKey
 
 _LOG_STREAMS = ("All", "Stderr", "Stdout")

@@ -17,7 +17,7 @@ from holdfast.apiserver.verbs.request_object import read_body_as
 from holdfast.apiserver.verbs.updating import latest_object
 from holdfast.apiserver.wire.responses import json_response, success_response
 from holdfast.client.transport import Response
-from holdfast.errors import BadRequest, Cause, Details, Forbidden, NotFound, TooManyRequests
+from holdfast.runtime.errors import BadRequest, Cause, Details, Forbidden, NotFound, TooManyRequests
 from holdfast.store import StoredObject
 
 _BUDGETS = ("policy", "poddisruptionbudgets")

@@ -26,7 +26,7 @@ from holdfast.api.resource_names import (
     is_pod_level,
 )
 from holdfast.apiserver.kinds.validation.resource_quotas import check_amount, is_standard
-from holdfast.errors import BadRequest, Cause
+from holdfast.runtime.errors import BadRequest, Cause
 
 AmountTexts = Mapping[str, AmountText]
 CheckName = Callable[[str, str], Iterator[Cause]]

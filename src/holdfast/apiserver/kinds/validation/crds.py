@@ -9,7 +9,7 @@ from holdfast.api import field_errors, names
 from holdfast.api.decode import JsonMapping
 from holdfast.apiserver.schema.structural import StructuralSchema
 from holdfast.apiserver.schema.structural.node import SchemaNode
-from holdfast.errors import Cause, Invalid
+from holdfast.runtime.errors import Cause, Invalid
 
 _COLUMN_TYPES = ("boolean", "date", "integer", "number", "string")
 _COLUMN_FORMATS = ("byte", "date", "date-time", "double", "float", "int32", "int64", "password")

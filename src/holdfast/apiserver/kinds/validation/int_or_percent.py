@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 
 from holdfast.api import field_errors
-from holdfast.errors import Cause
+from holdfast.runtime.errors import Cause
 from holdfast.validation.template import NOT_NEGATIVE
 
 _PERCENT = re.compile("[0-9]+%")

@@ -19,7 +19,7 @@ from holdfast.apiserver.kinds.validation.container_resources import (
     check_pod_resources,
 )
 from holdfast.apiserver.operation import Operation
-from holdfast.errors import BadRequest, Cause
+from holdfast.runtime.errors import BadRequest, Cause
 from holdfast.validation.classic import check_inline_names
 from holdfast.validation.pod_claims import MIRROR_POD, check_pod_claim_status, check_pod_claims
 from holdfast.validation.template import EFFECTS, OPERATORS

@@ -9,7 +9,6 @@ from holdfast.api import field_errors, names
 from holdfast.api.decode import JsonObject
 from holdfast.api.quantity import AmountText, Quantity
 from holdfast.api.resource_names import PODS, is_extended
-from holdfast.errors import Cause
 from holdfast.quota.amounts import (
     COUNTS,
     CPU_AND_MEMORY,
@@ -17,6 +16,7 @@ from holdfast.quota.amounts import (
     VOLUME_CLAIMS,
     is_standard_key,
 )
+from holdfast.runtime.errors import Cause
 
 _OF_PODS = CPU_AND_MEMORY | {PODS}
 _KEYS_OF_SCOPE = {

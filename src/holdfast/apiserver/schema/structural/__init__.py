@@ -24,7 +24,7 @@ from holdfast.apiserver.schema.structural.schema_validation import (
     structural_problems,
 )
 from holdfast.apiserver.schema.structural.value_validation import duplicates, violations
-from holdfast.errors import CAUSE_LIMIT, Cause, Details, Invalid
+from holdfast.runtime.errors import CAUSE_LIMIT, Cause, Details, Invalid
 
 __all__ = ["StructuralSchema", "shipped_crds"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from holdfast.errors import Cause
+from holdfast.runtime.errors import Cause
 
 # Upstream reports no field for violations of combined schemas.
 NO_FIELD = "<nil>"

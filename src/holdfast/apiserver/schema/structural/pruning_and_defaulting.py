@@ -8,7 +8,7 @@ import msgspec
 
 from holdfast.apiserver.schema.field_validation import OBJECT_META, prune_type
 from holdfast.apiserver.schema.structural.node import ABSENT, SchemaNode
-from holdfast.errors import BadRequest, TooLarge
+from holdfast.runtime.errors import BadRequest, TooLarge
 from holdfast.store import MAX_VALUE
 
 _FIELD_BYTES = 5  # bytes that the shortest field name adds to a value

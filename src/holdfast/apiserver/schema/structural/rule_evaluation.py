@@ -10,7 +10,7 @@ from holdfast.apiserver.schema.structural.rules import RuleEvaluationStopped
 from holdfast.cel.rules import CostBudget, RuleInput
 from holdfast.cel.schema_types import field_spellings
 from holdfast.cel.time_values import format_value
-from holdfast.errors import Cause
+from holdfast.runtime.errors import Cause
 
 _NAMES = ("name", "generateName")
 _IDENTITY = ("apiVersion", "kind")

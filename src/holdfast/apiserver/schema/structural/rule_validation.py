@@ -12,7 +12,7 @@ from holdfast.apiserver.schema.structural.node import SchemaNode
 from holdfast.apiserver.schema.structural.rules import KEY, Rule
 from holdfast.cel.errors import CompileError
 from holdfast.cel.ranges import MOST
-from holdfast.errors import Cause
+from holdfast.runtime.errors import Cause
 
 _RULE_LIMIT = 10_000_000
 _TOTAL_LIMIT = 100_000_000

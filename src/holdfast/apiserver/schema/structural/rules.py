@@ -13,7 +13,7 @@ from holdfast.apiserver.schema.structural import messages
 from holdfast.cel.errors import BudgetExceeded, CompileError, CostExceeded, EvaluationError
 from holdfast.cel.rules import Expression, RuleInput, RuleScope
 from holdfast.cel.schema_types import schema_type
-from holdfast.errors import Cause
+from holdfast.runtime.errors import Cause
 
 KEY = "x-kubernetes-validations"
 _STEP = re.compile(r"\.([^.\[\]]+)|\['([^']+)'\]")

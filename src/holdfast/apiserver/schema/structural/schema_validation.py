@@ -15,7 +15,7 @@ from holdfast.apiserver.schema.structural import messages
 from holdfast.apiserver.schema.structural.node import ABSENT, SchemaNode
 from holdfast.apiserver.schema.structural.pruning_and_defaulting import apply_defaults, prune
 from holdfast.apiserver.schema.structural.value_validation import violations
-from holdfast.errors import Cause, Details, Invalid, TooLarge
+from holdfast.runtime.errors import Cause, Details, Invalid, TooLarge
 
 _TYPES = ["array", "boolean", "integer", "number", "object", "string"]
 _LOGIC = ("allOf", "anyOf", "oneOf")

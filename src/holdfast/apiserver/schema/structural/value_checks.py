@@ -12,7 +12,7 @@ from holdfast.api import field_errors
 from holdfast.api.patterns import matcher
 from holdfast.api.string_formats import FORMATS
 from holdfast.apiserver.schema.structural import messages
-from holdfast.errors import Cause
+from holdfast.runtime.errors import Cause
 
 # Returns what is wrong with the value at a path, or None. Values of other types are ignored: the
 # type is checked elsewhere.

@@ -7,7 +7,7 @@ from typing import Any
 
 from holdfast.apiserver.schema.structural import messages
 from holdfast.apiserver.schema.structural.node import ABSENT, SchemaNode
-from holdfast.errors import Cause
+from holdfast.runtime.errors import Cause
 
 _META = ("apiVersion", "kind", "metadata")
 

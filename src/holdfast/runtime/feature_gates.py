@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum, StrEnum
 
-from holdfast.errors import BadRequest, Refused
+from holdfast.runtime.errors import BadRequest, Refused
 
 
 class Feature(StrEnum):

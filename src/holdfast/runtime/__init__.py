@@ -1,0 +1,6 @@
+"""What every process needs and no part of Kubernetes is: settings, clocks, errors, private files.
+
+Lives here: ``settings`` and ``feature_gates``; ``clock``; ``errors``; private files, certificates
+and child processes; health checks, types of metrics, repeated log lines; ``shared_cache``.
+May not live here: anything that knows an API object, and imports of other packages of Holdfast.
+"""
