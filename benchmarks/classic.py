@@ -19,8 +19,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from holdfast.api.classic import classic_resources
-from holdfast.api.classic_node_inventory import NODE_INVENTORIES
+from holdfast.api.classic_dra.node_inventory import NODE_INVENTORIES
+from holdfast.api.classic_dra.types import classic_resources
 from holdfast.api.scheme import NAMESPACES, NODES, PODS
 from holdfast.client.client import Client
 from holdfast.driverkit import Choice, Device, Driver

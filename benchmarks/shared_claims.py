@@ -20,7 +20,7 @@ from typing import Any
 
 import classic
 from classic import SECONDS, writes_so_far
-from holdfast.api.classic_names import MAX_CONSUMERS as CLASSIC_CONSUMERS
+from holdfast.api.classic_dra.names import MAX_CONSUMERS as CLASSIC_CONSUMERS
 from holdfast.api.devices import MAX_CONSUMERS
 from holdfast.api.scheme import DEVICE_CLASSES, NODES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES
 from holdfast.client.client import Client

@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import yaml
 
-from holdfast.api.classic_names import KEP_GROUP, OWN_GROUP
+from holdfast.api.classic_dra.names import KEP_GROUP, OWN_GROUP
 from holdfast.apiserver.wire.request_info import parse_request_info
 from holdfast.client.transport import Response
 

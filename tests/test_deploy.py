@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from holdfast.api.allocation_keys import ALLOCATION_KEYS
-from holdfast.api.classic_names import KEP_GROUP, OWN_GROUP
+from holdfast.api.classic_dra.names import KEP_GROUP, OWN_GROUP
 from holdfast.api.resource import Resource
 from holdfast.api.scheduling_rights import GROUP
 from holdfast.api.scheme import EVENTS, NODES, PODS, SERVICES

@@ -10,7 +10,7 @@ from holdfast.agent.dra_plugins import NotRegistered
 from holdfast.agent.node_agent import NodeIdentity
 from holdfast.agent.node_pod import NODE_PODS
 from holdfast.agent.node_setup import make_agent
-from holdfast.api.classic import classic_resources
+from holdfast.api.classic_dra.types import classic_resources
 from holdfast.api.node_names import STANDALONE
 from holdfast.api.scheme import EVENTS
 from holdfast.apiserver.inprocess import InProcessTransport

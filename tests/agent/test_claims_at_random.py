@@ -13,7 +13,7 @@ from holdfast.agent import plugin_registry
 from holdfast.agent.claim_manager import ClaimManager
 from holdfast.agent.plugin_registry import PluginRegistry
 from holdfast.agent.pod_devices import NotPrepared
-from holdfast.api.classic import ClassicClaim
+from holdfast.api.classic_dra.types import ClassicClaim
 from holdfast.runtime.clock import SystemClock
 from holdfast.runtime.errors import Unavailable
 from holdfast.testing.builders import a_pod, typed

@@ -13,7 +13,7 @@ from holdfast.agent.live_claims import LiveClaims, NeverUsable, NotUsable
 from holdfast.agent.node_pod import NODE_PODS
 from holdfast.agent.pod_devices import NotPrepared
 from holdfast.agent.simulated_nodes import SimulatedNodes
-from holdfast.api.classic_names import POD_CLAIMS
+from holdfast.api.classic_dra.names import POD_CLAIMS
 from holdfast.api.scheme import RESOURCE_CLAIMS
 from holdfast.apiserver.inprocess import InProcessTransport
 from holdfast.apiserver.user import own_user

@@ -13,8 +13,8 @@ import pytest
 from agent import recording_driver
 from agent.killed_node import KILLS, NODE, SECONDS, KilledNode, kill_and_check
 from agent.process_cluster import short_directory
-from holdfast.api.classic import classic_resources
-from holdfast.api.classic_node_inventory import NODE_INVENTORIES
+from holdfast.api.classic_dra.node_inventory import NODE_INVENTORIES
+from holdfast.api.classic_dra.types import classic_resources
 from holdfast.apiserver.access.credentials import write_node_kubeconfig
 from holdfast.client.client import Client
 from holdfast.client.http import HttpTransport

@@ -6,7 +6,7 @@ import pytest_asyncio
 from apiserver.classic_objects import PODS, STORY, TYPED, pod
 from apiserver.data.protobuf_fields import field, framed
 from apiserver.server_fixture import start_server
-from holdfast.api.classic_claims import classic_entries
+from holdfast.api.classic_dra.claims import classic_entries
 from holdfast.api.decode import convert_object
 from holdfast.api.pod import Pod
 from holdfast.apiserver.data import load

@@ -14,7 +14,7 @@ from apiserver.classic_objects import (
 )
 from apiserver.role_grants import TENANT, grant, grant_in_every_namespace
 from apiserver.sample_objects import binding
-from holdfast.api.classic_names import POD_CLAIMS
+from holdfast.api.classic_dra.names import POD_CLAIMS
 
 INVENTORIES = "/apis/dra.holdfast.dev/v1alpha1/namespaces/default/nodeinventories"
 MERGE = {"content-type": "application/merge-patch+json"}

@@ -4,11 +4,11 @@ import pytest
 
 from apiserver.sample_crd import CRDS, THINGS, definition
 from holdfast.api import durations
+from holdfast.api.cel.errors import EvaluationError
+from holdfast.api.cel.rules import RuleInput, RuleScope
 from holdfast.api.quantity import Quantity
 from holdfast.api.string_formats import FORMATS
 from holdfast.apiserver.schema import jsonpath
-from holdfast.cel.errors import EvaluationError
-from holdfast.cel.rules import RuleInput, RuleScope
 from holdfast.runtime.errors import BadRequest
 
 

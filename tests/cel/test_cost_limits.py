@@ -2,12 +2,12 @@
 
 import pytest
 
+from holdfast.api.cel import DeviceSelectors, EvaluationError, devices
+from holdfast.api.cel.cost import cost_over_values
+from holdfast.api.cel.errors import COST_EXCEEDED, BudgetExceeded, CompileError, CostExceeded
+from holdfast.api.cel.rules import CALL_LIMIT, CostBudget, RuleInput, RuleScope
 from holdfast.api.decode import convert_object
 from holdfast.api.devices import Device
-from holdfast.cel import DeviceSelectors, EvaluationError, devices
-from holdfast.cel.cost import cost_over_values
-from holdfast.cel.errors import COST_EXCEEDED, BudgetExceeded, CompileError, CostExceeded
-from holdfast.cel.rules import CALL_LIMIT, CostBudget, RuleInput, RuleScope
 
 TEN = "[1, 2, 3, 4, 5, 6, 7, 8, 9, 10]"
 

@@ -1,8 +1,8 @@
 import pytest
 
+from holdfast.api.cel import CompileError, DeviceSelectors, EvaluationError
 from holdfast.api.decode import convert_object
 from holdfast.api.devices import Device
-from holdfast.cel import CompileError, DeviceSelectors, EvaluationError
 
 DRIVER = "gpu.example.com"
 

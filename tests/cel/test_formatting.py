@@ -2,8 +2,8 @@
 
 import pytest
 
-from holdfast.cel.errors import EvaluationError
-from holdfast.cel.rules import RuleInput, RuleScope
+from holdfast.api.cel.errors import EvaluationError
+from holdfast.api.cel.rules import RuleInput, RuleScope
 
 
 def value(expression):

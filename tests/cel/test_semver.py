@@ -1,6 +1,6 @@
 import pytest
 
-from holdfast.cel.semver import Semver
+from holdfast.api.cel.semver import Semver
 from holdfast.runtime.errors import BadRequest
 
 IN_ORDER = [

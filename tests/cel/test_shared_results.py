@@ -4,9 +4,9 @@ import itertools
 
 import pytest
 
+from holdfast.api.cel import DeviceSelectors, EvaluationError
+from holdfast.api.cel.shared_results import fields_read
 from holdfast.api.devices import Device
-from holdfast.cel import DeviceSelectors, EvaluationError
-from holdfast.cel.shared_results import fields_read
 from holdfast.devices.slices import SliceInfo
 from holdfast.testing import a_device, a_slice, typed
 

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from holdfast.api.classic_names import POD_CLAIMS
+from holdfast.api.classic_dra.names import POD_CLAIMS
 from holdfast.classic_dra.admission_review import Result, answer_review, pod_patch
 from holdfast.runtime.errors import BadRequest
 

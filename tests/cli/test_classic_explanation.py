@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from cli.explain_requests import ask
-from holdfast.api.classic_node_inventory import NodeInventory
+from holdfast.api.classic_dra.node_inventory import NodeInventory
 from holdfast.classic_dra.ledger import ClassicLedger
 from holdfast.cli.classic_explanation import read_failures
 from holdfast.cli.devices.choosing import Filter

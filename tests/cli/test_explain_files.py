@@ -6,7 +6,7 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from holdfast.api.classic_claims import classic_entries
+from holdfast.api.classic_dra.claims import classic_entries
 from holdfast.api.decode import convert_object
 from holdfast.api.defaults import default_object
 from holdfast.api.pod import Pod

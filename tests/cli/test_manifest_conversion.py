@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from holdfast.api.classic_claims import classic_entries
-from holdfast.api.classic_names import POD_CLAIMS
-from holdfast.api.classic_shadows import missing_shadow, shadow_names
+from holdfast.api.classic_dra.claims import classic_entries
+from holdfast.api.classic_dra.names import POD_CLAIMS
+from holdfast.api.classic_dra.shadows import missing_shadow, shadow_names
 from holdfast.api.decode import convert_object
 from holdfast.api.pod import Pod
 from holdfast.cli.convert_command import convert_manifest

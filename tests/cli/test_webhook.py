@@ -12,7 +12,7 @@ import pytest
 
 from cli.conftest import read_until
 from holdfast import webhook_process
-from holdfast.api.classic_names import POD_CLAIMS
+from holdfast.api.classic_dra.names import POD_CLAIMS
 from holdfast.cli.webhook_command import write_certificates
 from holdfast.runtime.certificates import make_authority, make_client_certificate
 from holdfast.runtime.clock import SystemClock

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from holdfast.api.classic import ClassicClaim, classic_resources
+from holdfast.api.classic_dra.types import ClassicClaim, classic_resources
 from holdfast.api.decode import convert_object
 from holdfast.api.devices import pod_consumer
 from holdfast.api.meta import owner_reference

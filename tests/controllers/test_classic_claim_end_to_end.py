@@ -16,7 +16,7 @@ from controllers.classic_objects import (
     owner,
 )
 from controllers.small_cluster import start_small_cluster
-from holdfast.api.classic_names import deletion_protection
+from holdfast.api.classic_dra.names import deletion_protection
 from holdfast.api.meta import Object
 from holdfast.api.resource import Resource
 from holdfast.api.scheme import EVENTS, PODS, RESOURCE_QUOTAS

@@ -14,8 +14,8 @@ from controllers.classic_objects import (
     owner,
     typed_claim,
 )
-from holdfast.api.classic_claim_sources import InvalidEntries
-from holdfast.api.classic_names import POD_CLAIMS
+from holdfast.api.classic_dra.claim_sources import InvalidEntries
+from holdfast.api.classic_dra.names import POD_CLAIMS
 from holdfast.api.timestamps import rfc3339
 from holdfast.controllers.classic_claim.controller import QuotaWaiters
 from holdfast.controllers.classic_claim.plan import plan_inline_claims, plan_release

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from controllers.small_cluster import start_small_cluster
-from holdfast.api.classic import classic_resources
+from holdfast.api.classic_dra.types import classic_resources
 from holdfast.api.scheme import RESOURCE_CLAIMS, RESOURCE_QUOTAS
 from holdfast.runtime.errors import Forbidden, HoldfastError, Invalid
 from quota.quota_cases import claim as structured_claim

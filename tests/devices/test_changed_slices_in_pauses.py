@@ -3,7 +3,7 @@
 import pytest
 
 from devices.device_cluster import NUMA, Cluster
-from holdfast.cel.devices import CompiledSelector
+from holdfast.api.cel.devices import CompiledSelector
 from holdfast.testing import a_claim, a_device, a_node, a_slice
 
 DEVICES = 40

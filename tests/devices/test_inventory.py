@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from devices.device_cluster import DRIVER, Cluster
+from holdfast.api.cel import DeviceSelectors
 from holdfast.api.devices import EXTENDED_CLAIM
 from holdfast.api.meta import OwnerReference
-from holdfast.cel import DeviceSelectors
 from holdfast.columns.node_table import NodeTable
 from holdfast.devices.allocation_cache import DOES_NOT_FIT, ERROR, FITS
 from holdfast.devices.allocator import Allocator

@@ -6,8 +6,8 @@ import asyncio
 import random
 from dataclasses import dataclass
 
-from holdfast.api.classic import classic_resources
-from holdfast.api.classic_node_inventory import NODE_INVENTORIES
+from holdfast.api.classic_dra.node_inventory import NODE_INVENTORIES
+from holdfast.api.classic_dra.types import classic_resources
 from holdfast.api.resource import Resource
 from holdfast.api.scheme import EVENTS, NAMESPACES, PODS
 from holdfast.apiserver.inprocess import InProcessTransport

@@ -8,9 +8,9 @@ from tests.driverkit.classic_controller import (
     a_driver,
 )
 
-from holdfast.api.classic import ClassicAllocation
-from holdfast.api.classic_names import IMMEDIATE
-from holdfast.api.classic_node_inventory import NODE_INVENTORIES
+from holdfast.api.classic_dra.names import IMMEDIATE
+from holdfast.api.classic_dra.node_inventory import NODE_INVENTORIES
+from holdfast.api.classic_dra.types import ClassicAllocation
 from holdfast.api.scheme import PODS
 from holdfast.classic_dra.ledger import ClassicLedger
 from holdfast.cli.classic_explanation import read_failures

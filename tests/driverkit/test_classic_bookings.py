@@ -6,7 +6,7 @@ from tests.driverkit.classic_controller import (
     a_driver,
 )
 
-from holdfast.api.classic_node_inventory import NODE_INVENTORIES
+from holdfast.api.classic_dra.node_inventory import NODE_INVENTORIES
 from holdfast.driverkit import Device
 from holdfast.testing import Fault
 

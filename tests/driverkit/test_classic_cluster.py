@@ -8,8 +8,8 @@ from pathlib import Path
 import yaml
 
 from driverkit.example_modules import load
-from holdfast.api.classic import classic_resources
-from holdfast.api.classic_node_inventory import NODE_INVENTORIES
+from holdfast.api.classic_dra.node_inventory import NODE_INVENTORIES
+from holdfast.api.classic_dra.types import classic_resources
 from holdfast.api.resource import Resource
 from holdfast.api.scheme import PODS
 from holdfast.testing.driver_cluster import DriverCluster

@@ -3,7 +3,7 @@
 import pytest
 from tests.driverkit.classic_controller import a_driver
 
-from holdfast.api.classic import ClassicAllocation
+from holdfast.api.classic_dra.types import ClassicAllocation
 from holdfast.driverkit import Device, Driver, Unsuitable
 from holdfast.testing.driver_conformance import check_driver_async
 

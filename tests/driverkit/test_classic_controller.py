@@ -9,7 +9,7 @@ from tests.driverkit.classic_controller import (
     a_driver,
 )
 
-from holdfast.api.classic_names import IMMEDIATE
+from holdfast.api.classic_dra.names import IMMEDIATE
 from holdfast.api.scheme import PODS
 from holdfast.driverkit import Device
 from holdfast.testing import Fault

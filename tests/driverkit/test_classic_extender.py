@@ -4,7 +4,7 @@ import pytest
 
 from driverkit.autoscaler import Autoscaler
 from driverkit.classic_controller import DRIVER, DriverTest, a_driver
-from holdfast.api.classic_node_inventory import NODE_INVENTORIES
+from holdfast.api.classic_dra.node_inventory import NODE_INVENTORIES
 from holdfast.api.scheme import PODS
 from holdfast.driverkit import Choice, Device, Driver
 from holdfast.runtime.errors import BadConfiguration

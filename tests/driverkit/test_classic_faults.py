@@ -7,7 +7,7 @@ from contextlib import suppress
 import pytest
 
 from driverkit.classic_controller import CLAIMS, SCHEDULINGS, DriverTest, a_driver
-from holdfast.api.classic_node_inventory import NODE_INVENTORIES
+from holdfast.api.classic_dra.node_inventory import NODE_INVENTORIES
 from holdfast.api.quantity import units
 from holdfast.api.scheme import PODS
 from holdfast.driverkit import Device

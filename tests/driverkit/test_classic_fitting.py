@@ -3,7 +3,10 @@
 import msgspec
 import pytest
 
-from holdfast.api.classic import (
+from holdfast.api.classic_dra.claim_sources import ClassicClaimSpec
+from holdfast.api.classic_dra.names import IMMEDIATE
+from holdfast.api.classic_dra.node_inventory import NodeInventory
+from holdfast.api.classic_dra.types import (
     ClassicAllocation,
     ClassicClaim,
     ClassicClaimStatus,
@@ -12,9 +15,6 @@ from holdfast.api.classic import (
     PodSchedulingSpec,
     PodSchedulingStatus,
 )
-from holdfast.api.classic_claim_sources import ClassicClaimSpec
-from holdfast.api.classic_names import IMMEDIATE
-from holdfast.api.classic_node_inventory import NodeInventory
 from holdfast.api.devices import ClaimConsumer
 from holdfast.api.meta import ObjectMeta
 from holdfast.driverkit import Device, InvalidInventory

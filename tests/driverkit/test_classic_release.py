@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import pytest
 from tests.driverkit.classic_controller import CLAIMS, SCHEDULINGS, DriverTest, a_driver
 
-from holdfast.api.classic_names import IMMEDIATE
-from holdfast.api.classic_node_inventory import NODE_INVENTORIES
+from holdfast.api.classic_dra.names import IMMEDIATE
+from holdfast.api.classic_dra.node_inventory import NODE_INVENTORIES
 from holdfast.api.scheme import PODS
 from holdfast.driverkit import Choice, Device, Driver, Retry, Unsuitable
 from holdfast.runtime.errors import NotFound

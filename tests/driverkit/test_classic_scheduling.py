@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from driverkit.classic_controller import CLAIMS, SCHEDULINGS, a_driver
-from holdfast.api.classic_node_inventory import NODE_INVENTORIES
+from holdfast.api.classic_dra.node_inventory import NODE_INVENTORIES
 from holdfast.api.node_names import FAILED_ANNOTATION
 from holdfast.api.scheme import NAMESPACES, NODES, PODS
 from holdfast.apiserver.inprocess import InProcessTransport

@@ -6,9 +6,9 @@ import msgspec
 import pytest
 
 from apiserver.classic_objects import claim, status, user
-from holdfast.api.classic import ClassicClaim, classic_resources
-from holdfast.api.classic_claims import ClassicEntry
-from holdfast.api.classic_shadows import classic_reference, shadow_allocation, shadow_of
+from holdfast.api.classic_dra.claims import ClassicEntry
+from holdfast.api.classic_dra.shadows import classic_reference, shadow_allocation, shadow_of
+from holdfast.api.classic_dra.types import ClassicClaim, classic_resources
 from holdfast.api.decode import convert_object
 from holdfast.api.devices import ResourceClaim
 from holdfast.api.pod import Pod

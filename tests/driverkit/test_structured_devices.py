@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from holdfast.api.classic import classic_resources
+from holdfast.api.classic_dra.types import classic_resources
 from holdfast.api.scheme import RESOURCE_SLICES
 from holdfast.driverkit import Cdi, Choice, CounterSet, Device, Driver, InvalidInventory
 from holdfast.driverkit.classic.inventory_publisher import DividedPublisher

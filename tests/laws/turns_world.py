@@ -6,7 +6,7 @@ from random import Random
 
 from device_share.objects import a_device_object, a_gpu
 from holdfast.api import koordinator_names as names
-from holdfast.cel.devices import CompiledSelector
+from holdfast.api.cel.devices import CompiledSelector
 from holdfast.framework.plugin import Plugin, Reserver
 from holdfast.scheduler import preparation_turns
 from holdfast.scheduler.preparation_turns import Preparations

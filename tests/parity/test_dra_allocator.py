@@ -5,13 +5,13 @@ import json
 import msgspec
 
 from devices.device_cluster import gather_pools
+from holdfast.api.cel import DeviceSelectors
 from holdfast.api.decode import convert_object
 from holdfast.api.devices import DeviceCapacity, DeviceClass, ResourceClaim, ResourceSlice
 from holdfast.api.node import Node, Taint
 from holdfast.api.pod import Toleration
 from holdfast.api.quantity import Quantity
 from holdfast.api.tolerations import tolerates
-from holdfast.cel import DeviceSelectors
 from holdfast.devices.allocated_devices import AllocatedDevices
 from holdfast.devices.allocator import Allocator
 from holdfast.devices.consumable_capacity import consumed_amount, violates_policy

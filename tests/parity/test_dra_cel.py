@@ -1,8 +1,8 @@
 """Device selectors in CEL."""
 
+from holdfast.api.cel import CompileError, DeviceSelectors, EvaluationError
 from holdfast.api.decode import convert_object
 from holdfast.api.devices import Device
-from holdfast.cel import CompileError, DeviceSelectors, EvaluationError
 from parity.harness import parity
 
 # Upstream's messages are cel-go's; only the class of the failure is compared.

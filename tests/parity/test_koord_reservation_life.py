@@ -15,6 +15,7 @@ from holdfast.api.requests import nanos, request_nanos
 from holdfast.api.reservation import Reservation
 from holdfast.api.reservation_status import refused
 from holdfast.api.timestamps import parse_rfc3339
+from holdfast.api.validation.reservation import check_reservation
 from holdfast.apiserver.kinds.validation.pods import check_pod
 from holdfast.capacity.owner_rules import compile_owners
 from holdfast.capacity.reservation_annotations import affinity_of
@@ -30,7 +31,6 @@ from holdfast.scheduler.object_metrics import ReservationMetrics
 from holdfast.testing import a_node, a_pod, a_reservation
 from holdfast.testing import typed as as_stored
 from holdfast.testing.fake_cluster import FakeCluster
-from holdfast.validation.reservation import check_reservation
 from parity.harness import parity
 
 CONTROLLER = "koord_reservation_controller.jsonl"

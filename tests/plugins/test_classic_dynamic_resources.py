@@ -2,7 +2,7 @@
 
 import pytest
 
-from holdfast.api.classic_names import POD_CLAIMS
+from holdfast.api.classic_dra.names import POD_CLAIMS
 from holdfast.framework.plugin import Code, Skip
 from holdfast.runtime.errors import Conflict, Unavailable
 from holdfast.testing import a_node, a_pod, typed

@@ -7,7 +7,7 @@ import ssl
 import urllib.error
 import urllib.request
 
-from holdfast.validation.json_fields import without_empty
+from holdfast.api.validation.json_fields import without_empty
 
 TEST = "?dryRun=All&fieldValidation=Strict"
 _PRINTED = re.compile(r"^(Invalid|Duplicate) value: (\{.*\}|\[.*\]|null): ")

@@ -16,8 +16,8 @@ import yaml
 
 from agent.process_cluster import short_directory
 from free_port import free_port
-from holdfast.api.classic_names import POD_CLAIMS
-from holdfast.api.classic_shadows import SHADOW_POOL
+from holdfast.api.classic_dra.names import POD_CLAIMS
+from holdfast.api.classic_dra.shadows import SHADOW_POOL
 from holdfast.cli.driver.project import write_project
 from holdfast.testing import a_namespace, a_pod
 from real.control_plane import program

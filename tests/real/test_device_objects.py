@@ -7,7 +7,7 @@ import asyncio
 
 import pytest
 
-from holdfast.validation.json_fields import is_same
+from holdfast.api.validation.json_fields import is_same
 from parity import vectors
 from real.both_servers import TEST, answered, errors, send, send_to_both, without_times
 from validation.device_builders import CLAIMS, CLASSES, device_class, selector

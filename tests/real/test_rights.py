@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from holdfast.api.classic_names import POD_CLAIMS
+from holdfast.api.classic_dra.names import POD_CLAIMS
 from holdfast.api.koordinator_names import QOS_CLASS, RESOURCE_STATUS
 from holdfast.api.reservation_names import PREEMPTOR
 from holdfast.api.scheme import POD_MIGRATION_JOBS

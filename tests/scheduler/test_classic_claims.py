@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from holdfast.api.classic_names import POD_CLAIMS
+from holdfast.api.classic_dra.names import POD_CLAIMS
 from holdfast.api.scheme import NODES, PODS
 from holdfast.runtime.errors import NotFound
 from holdfast.testing import Fault, FaultyTransport, a_node, a_pod

@@ -4,10 +4,10 @@ import json
 
 import pytest
 
-from holdfast.api.classic import classic_resources
-from holdfast.api.classic_claims import classic_entries
-from holdfast.api.classic_names import OWN_GROUP, POD_CLAIMS
-from holdfast.api.classic_shadows import SHADOW_POOL, classic_reference, shadow_of
+from holdfast.api.classic_dra.claims import classic_entries
+from holdfast.api.classic_dra.names import OWN_GROUP, POD_CLAIMS
+from holdfast.api.classic_dra.shadows import SHADOW_POOL, classic_reference, shadow_of
+from holdfast.api.classic_dra.types import classic_resources
 from holdfast.api.scheme import RESOURCE_CLAIMS
 from holdfast.testing import Fault, FaultyTransport, a_claim, a_node, a_pod
 from holdfast.testing.classic_builders import a_classic_class

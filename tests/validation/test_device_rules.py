@@ -3,12 +3,12 @@
 import pytest
 
 from apiserver.mutants import mutants
-from holdfast.validation.device_amounts import check_claim_amounts, check_slice_amounts
-from holdfast.validation.device_class import check_device_class
-from holdfast.validation.json_fields import is_same, shortened
-from holdfast.validation.pod_claims import check_pod_claim_status
-from holdfast.validation.resource_claim_status import check_claim_status
-from holdfast.validation.resource_slice import check_slice
+from holdfast.api.validation.device_amounts import check_claim_amounts, check_slice_amounts
+from holdfast.api.validation.device_class import check_device_class
+from holdfast.api.validation.json_fields import is_same, shortened
+from holdfast.api.validation.pod_claims import check_pod_claim_status
+from holdfast.api.validation.resource_claim_status import check_claim_status
+from holdfast.api.validation.resource_slice import check_slice
 from validation.device_builders import CLASSES, SLICES, claim
 from validation.device_objects import BAD_CLASSES, FULL
 from validation.device_statuses import (

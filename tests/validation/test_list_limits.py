@@ -2,16 +2,16 @@
 
 import pytest
 
-from holdfast.testing import a_node, a_pod, typed
-from holdfast.validation import list_limits
-from holdfast.validation.counting import tree_of
-from holdfast.validation.list_limits import (
+from holdfast.api.validation import list_limits
+from holdfast.api.validation.counting import tree_of
+from holdfast.api.validation.list_limits import (
     ANY_TREE,
     NODE_TREE,
     POD_SPEC_TREE,
     check_lists,
     first_excess,
 )
+from holdfast.testing import a_node, a_pod, typed
 
 
 def filled(path, count):

@@ -2,9 +2,9 @@
 
 import pytest
 
+from holdfast.api.validation.reservation import check_reservation
 from holdfast.runtime.errors import aggregate_message
 from holdfast.testing import a_reservation, typed
-from holdfast.validation.reservation import check_reservation
 
 TEMPLATE = "spec.template.spec"
 RESIZE = "scheduling.koordinator.sh/reservation-resize-allocatable"

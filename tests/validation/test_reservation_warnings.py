@@ -3,8 +3,8 @@
 import pytest
 
 from holdfast.api.group_scheduling import NO_GANGS, NO_QUOTAS
+from holdfast.api.validation.reservation_warnings import find_warnings
 from holdfast.testing import a_reservation, typed
-from holdfast.validation.reservation_warnings import find_warnings
 
 ORDER, PRIORITY = "scheduling.koordinator.sh/reservation-order", "koordinator.sh/priority"
 HELD = {"phase": "Available", "nodeName": "n1"}

@@ -35,8 +35,8 @@ from holdfast.agent.live_claims import (
 from holdfast.agent.plugin_registry import PluginHandler
 from holdfast.agent.plugin_sockets import CallFailed
 from holdfast.agent.pod_devices import ContainerDevices, NotPrepared, failed_unprepare
-from holdfast.api.classic import ClassicClaim
-from holdfast.api.classic_claim_sources import InvalidEntries
+from holdfast.api.classic_dra.claim_sources import InvalidEntries
+from holdfast.api.classic_dra.types import ClassicClaim
 from holdfast.api.pod import Pod
 from holdfast.client.client import Client
 from holdfast.kubelet_api import CLASSIC_PLUGIN, DRA_PLUGIN

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from holdfast.api.classic import ClassicClaim
-from holdfast.api.classic_claims import ClassicEntry, classic_entries
+from holdfast.api.classic_dra.claims import ClassicEntry, classic_entries
+from holdfast.api.classic_dra.types import ClassicClaim
 from holdfast.api.devices import ResourceClaim
 from holdfast.api.meta import is_controlled_by
 from holdfast.api.pod import Container, Pod, PodResourceClaim, claim_name

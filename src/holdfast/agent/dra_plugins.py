@@ -16,12 +16,12 @@ import grpc
 from holdfast.agent.dra_calls import CALL_SECONDS, CLASSIC, DriverEndpoint
 from holdfast.agent.plugin_registry import PluginInfo, RegistrationRefused
 from holdfast.api.scheme import RESOURCE_SLICES
+from holdfast.api.validation.device_names import check_driver
 from holdfast.client.backoff import Backoff
 from holdfast.client.client import Client
 from holdfast.kubelet_api import CLASSIC_PLUGIN, DRA_V1, DRA_V1BETA1
 from holdfast.runtime.clock import Clock
 from holdfast.runtime.errors import HoldfastError, NotFound
-from holdfast.validation.device_names import check_driver
 
 log = logging.getLogger(__name__)
 

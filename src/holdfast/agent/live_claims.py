@@ -5,8 +5,8 @@ from __future__ import annotations
 from holdfast.agent.claim_checkpoint import ClaimInfoState, DriverState
 from holdfast.agent.claims import AnyClaim, NeededClaim, claim_problem, not_created
 from holdfast.agent.pod_devices import NotPrepared, failed_prepare
-from holdfast.api.classic import ClassicClaim, classic_resources
-from holdfast.api.classic_claim_sources import InvalidEntries
+from holdfast.api.classic_dra.claim_sources import InvalidEntries
+from holdfast.api.classic_dra.types import ClassicClaim, classic_resources
 from holdfast.api.pod import Pod
 from holdfast.api.resource import Resource
 from holdfast.api.scheme import RESOURCE_CLAIMS

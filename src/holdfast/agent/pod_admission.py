@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from holdfast.api.classic_names import POD_CLAIMS
+from holdfast.api.classic_dra.names import POD_CLAIMS
 from holdfast.api.node import Node
 from holdfast.api.node_selection import required_nodes
 from holdfast.api.pod import Pod

@@ -16,7 +16,7 @@ from holdfast.agent.live_claims import LiveClaims, claim_info_of, not_prepared
 from holdfast.agent.node_services import Runtimes
 from holdfast.agent.pod_devices import ContainerDevices, NotPrepared
 from holdfast.agent.runtime import Runtime
-from holdfast.api.classic_claim_sources import InvalidEntries
+from holdfast.api.classic_dra.claim_sources import InvalidEntries
 from holdfast.api.pod import Pod
 from holdfast.client.client import Client
 from holdfast.kubelet_api import PLUGINS_DIRECTORY, REGISTRY_DIRECTORY

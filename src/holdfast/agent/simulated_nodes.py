@@ -31,8 +31,8 @@ from holdfast.agent.simulated_pod import (
     needs_step,
     plan_pod,
 )
-from holdfast.api.classic import ClassicClaim, classic_resources
-from holdfast.api.classic_claim_sources import InvalidEntries
+from holdfast.api.classic_dra.claim_sources import InvalidEntries
+from holdfast.api.classic_dra.types import ClassicClaim, classic_resources
 from holdfast.api.meta import ObjectReference
 from holdfast.api.node_names import AGENT_LABEL, FAILED_ANNOTATION, SIMULATED, STANDALONE
 from holdfast.api.scheme import RESOURCE_CLAIMS

@@ -6,8 +6,8 @@ from typing import Any
 
 import msgspec
 
-from holdfast.api.classic_claim_sources import ClassicClaimSource, annotated_names
-from holdfast.api.classic_names import POD_CLAIMS
+from holdfast.api.classic_dra.claim_sources import ClassicClaimSource, annotated_names
+from holdfast.api.classic_dra.names import POD_CLAIMS
 from holdfast.api.meta import Condition, LabelSelector, Object, Requirement, Struct
 from holdfast.api.quantity import AmountText
 from holdfast.api.volume_sources import ISCSI, RBD, DiskSources

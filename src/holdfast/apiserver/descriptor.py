@@ -15,6 +15,8 @@ from holdfast.api import names
 from holdfast.api.decode import JsonObject
 from holdfast.api.defaults import default_object
 from holdfast.api.resource import Resource
+from holdfast.api.validation.counting import Tree
+from holdfast.api.validation.list_limits import ANY_TREE
 from holdfast.apiserver.schema.fields import Gvk
 from holdfast.apiserver.schema.object_schema import (
     BuiltInSchema,
@@ -27,8 +29,6 @@ from holdfast.apiserver.unimplemented_features import FULLY_IMPLEMENTED, Unimple
 from holdfast.runtime.errors import Cause
 from holdfast.runtime.feature_gates import Feature
 from holdfast.store import ObjectKey
-from holdfast.validation.counting import Tree
-from holdfast.validation.list_limits import ANY_TREE
 
 if TYPE_CHECKING:
     from holdfast.apiserver.operation import Operation

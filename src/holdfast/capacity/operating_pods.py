@@ -34,9 +34,9 @@ from holdfast.api.reservation import (
     ReservationSpec,
     ReservationStatus,
 )
+from holdfast.api.validation.list_limits import RESERVATION_TREE, first_excess
+from holdfast.api.validation.reservation import check_owner
 from holdfast.runtime.errors import BadRequest
-from holdfast.validation.list_limits import RESERVATION_TREE, first_excess
-from holdfast.validation.reservation import check_owner
 
 ACTING_POLICY = "Aligned"
 _AT = f"metadata.annotations[{RESERVATION_OWNERS}]"

@@ -12,8 +12,8 @@ from holdfast.api.labels import Selector, from_selector
 from holdfast.api.meta import ObjectReference
 from holdfast.api.pod import Pod
 from holdfast.api.reservation import ControllerOwner, Reservation
+from holdfast.api.validation.reservation import owner_namespaces
 from holdfast.runtime.errors import BadRequest, HoldfastError
-from holdfast.validation.reservation import owner_namespaces
 
 if TYPE_CHECKING:
     from holdfast.columns.label_groups import LabelGroup

@@ -25,9 +25,9 @@ from holdfast.api.quantity import NANO, Quantity
 from holdfast.api.resource_names import CPU, may_be_devices
 from holdfast.api.resource_policy import ResourcePolicy, ResourcePolicySpec, Unit
 from holdfast.api.timestamps import seconds_of
+from holdfast.api.validation.list_limits import RESOURCE_POLICY_TREE, first_excess
+from holdfast.api.validation.resource_policy import check_ambiguity, check_written_metadata
 from holdfast.runtime.errors import BadRequest, Cause, FieldErrors
-from holdfast.validation.list_limits import RESOURCE_POLICY_TREE, first_excess
-from holdfast.validation.resource_policy import check_ambiguity, check_written_metadata
 
 MatchLabelGroup = tuple[tuple[str, str], ...]
 """The matchLabelKeys that a pod has, with values. Caps apply to each group by itself."""

@@ -12,6 +12,7 @@ from holdfast.api.names import parse_integer
 from holdfast.api.quantity import milli, units
 from holdfast.api.reservation import Reservation
 from holdfast.api.timestamps import seconds_of
+from holdfast.api.validation.list_limits import RESERVATION_TREE, first_excess
 from holdfast.capacity.gpu_names import reserved_device_names
 from holdfast.capacity.reservation_annotations import (
     annotated_allocations,
@@ -25,7 +26,6 @@ from holdfast.columns.interner import CPU, PODS, ResourceNames
 from holdfast.columns.node_table import NodeTable
 from holdfast.columns.pod_info import PodInfo
 from holdfast.runtime.errors import BadRequest
-from holdfast.validation.list_limits import RESERVATION_TREE, first_excess
 
 
 class ReservationContent(NamedTuple):

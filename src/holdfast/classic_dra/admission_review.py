@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from holdfast.api.classic_names import POD_CLAIMS
+from holdfast.api.classic_dra.names import POD_CLAIMS
 from holdfast.api.decode import JsonMapping, JsonObject
 from holdfast.api.json_fields import map_at, maps_at
 from holdfast.classic_dra.annotated_pods import with_shadows

@@ -11,17 +11,17 @@ from typing import Any
 import msgspec
 
 from holdfast.api import field_errors
-from holdfast.api.classic_claim_sources import AnnotationEntry
-from holdfast.api.classic_forms import with_typed_claims
-from holdfast.api.classic_names import MAX_ENTRIES, POD_CLAIMS
+from holdfast.api.classic_dra.claim_sources import AnnotationEntry
+from holdfast.api.classic_dra.forms import with_typed_claims
+from holdfast.api.classic_dra.names import MAX_ENTRIES, POD_CLAIMS
+from holdfast.api.classic_dra.validation import check_classic_source
 from holdfast.api.decode import JsonMapping, JsonObject
 from holdfast.api.field_errors import child
 from holdfast.api.json_fields import list_at, map_at, maps_at, text_at
 from holdfast.api.meta import Struct
+from holdfast.api.validation.names import check_label, check_subdomain
+from holdfast.api.validation.pod_claims import check_pod_claims
 from holdfast.runtime.errors import BadRequest, Cause
-from holdfast.validation.classic import check_classic_source
-from holdfast.validation.names import check_label, check_subdomain
-from holdfast.validation.pod_claims import check_pod_claims
 
 _CONTAINERS = ("initContainers", "containers")
 Parts = tuple[JsonObject, JsonObject]

@@ -16,8 +16,8 @@ from __future__ import annotations
 
 from enum import Enum
 
-from holdfast.api.classic import ClassicClaim
-from holdfast.api.classic_names import MAX_CONSUMERS, deletion_protection
+from holdfast.api.classic_dra.names import MAX_CONSUMERS, deletion_protection
+from holdfast.api.classic_dra.types import ClassicClaim
 
 _PROTECTION = deletion_protection("")
 

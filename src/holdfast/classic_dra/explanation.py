@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from holdfast.api.classic import ClassicClaim, PodScheduling
-from holdfast.api.classic_claims import ClassicEntry, classic_entries
+from holdfast.api.classic_dra.claims import ClassicEntry, classic_entries
+from holdfast.api.classic_dra.types import ClassicClaim, PodScheduling
 from holdfast.api.decode import JsonObject
 from holdfast.api.pod import Pod
 from holdfast.classic_dra.claim_state import ClaimState, state_of

@@ -9,16 +9,16 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.api.classic import (
+from holdfast.api.classic_dra.claim_sources import InvalidEntries
+from holdfast.api.classic_dra.claims import readable_entries
+from holdfast.api.classic_dra.names import MAX_CONSUMERS
+from holdfast.api.classic_dra.types import (
     ClassicClaim,
     ClassicClass,
     ClassicResources,
     PodScheduling,
     classic_resources,
 )
-from holdfast.api.classic_claim_sources import InvalidEntries
-from holdfast.api.classic_claims import readable_entries
-from holdfast.api.classic_names import MAX_CONSUMERS
 from holdfast.api.meta import Object, is_controlled_by, is_newer
 from holdfast.api.pod import Pod
 from holdfast.classic_dra.claim_state import has_room_for, is_shared

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from holdfast.api.classic import ClassicClaim
-from holdfast.api.classic_claims import ClassicEntry, classic_entries, may_use
+from holdfast.api.classic_dra.claims import ClassicEntry, classic_entries, may_use
+from holdfast.api.classic_dra.types import ClassicClaim
 from holdfast.api.pod import Pod
 from holdfast.runtime.errors import HoldfastError
 

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from holdfast.api import scheme
-from holdfast.api.classic_claim_sources import InvalidEntries
-from holdfast.api.classic_claims import classic_entries
-from holdfast.api.classic_names import MAX_CONSUMERS
+from holdfast.api.classic_dra.claim_sources import InvalidEntries
+from holdfast.api.classic_dra.claims import classic_entries
+from holdfast.api.classic_dra.names import MAX_CONSUMERS
 from holdfast.api.meta import Object
 from holdfast.api.pod import Pod
 from holdfast.api.workloads import Event

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from holdfast.api import scheme
-from holdfast.api.classic import classic_resources
+from holdfast.api.classic_dra.types import classic_resources
 from holdfast.api.meta import Object
 from holdfast.api.resource import Resource
 from holdfast.cli import running_cluster

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import yaml
 
-from holdfast.api.classic_names import KEP_GROUP, OWN_GROUP, POD_CLAIMS, VERSION
+from holdfast.api.classic_dra.names import KEP_GROUP, OWN_GROUP, POD_CLAIMS, VERSION
 from holdfast.api.decode import JsonObject
 from holdfast.api.field_errors import child
 from holdfast.api.json_fields import list_at, map_at, text_at

@@ -15,9 +15,9 @@ import msgspec
 import yaml
 
 from holdfast.api import scheme
-from holdfast.api.classic import classic_resources
-from holdfast.api.classic_forms import with_typed_claims
-from holdfast.api.classic_names import KEP_GROUP, OWN_GROUP
+from holdfast.api.classic_dra.forms import with_typed_claims
+from holdfast.api.classic_dra.names import KEP_GROUP, OWN_GROUP
+from holdfast.api.classic_dra.types import classic_resources
 from holdfast.api.decode import convert_object
 from holdfast.api.defaults import default_object
 from holdfast.api.device_versions import V1BETA1

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.api import scheme
-from holdfast.api.classic import classic_resources
+from holdfast.api.classic_dra.types import classic_resources
 from holdfast.api.pod import Pod
 from holdfast.cli.classic_explanation import read_failures
 from holdfast.cli.connection import connect, list_all

@@ -7,7 +7,12 @@ from collections.abc import Iterable
 
 import msgspec
 
-from holdfast.api.classic import ClassicClaim, ClassicClass, PodScheduling, classic_resources
+from holdfast.api.classic_dra.types import (
+    ClassicClaim,
+    ClassicClass,
+    PodScheduling,
+    classic_resources,
+)
 from holdfast.api.devices import DeviceTaintRule
 from holdfast.api.meta import Object
 from holdfast.api.pod import Pod

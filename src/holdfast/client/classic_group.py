@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from holdfast.api.classic import classic_resources
-from holdfast.api.classic_names import KEP_GROUP, OWN_GROUP, VERSION
+from holdfast.api.classic_dra.names import KEP_GROUP, OWN_GROUP, VERSION
+from holdfast.api.classic_dra.types import classic_resources
 from holdfast.client.client import Client
 
 

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from holdfast.api.node import Node, Taint
 from holdfast.api.quantity import milli, units
+from holdfast.api.validation.list_limits import NODE_TREE, first_excess
 from holdfast.columns.amounts import MAX_AMOUNT, NodeAmounts
 from holdfast.columns.epochs import Epoch, Epochs
 from holdfast.columns.images import ImageIndex
@@ -17,7 +18,6 @@ from holdfast.columns.interner import CPU, MEMORY, Interner, ResourceNames
 from holdfast.columns.journal import DerivedColumn, Journal
 from holdfast.columns.node_labels import Ids, LabelColumn, NodeLabels
 from holdfast.runtime.errors import BadRequest
-from holdfast.validation.list_limits import NODE_TREE, first_excess
 
 _FIRST_ROWS = 64
 _FIRST_RESOURCES = 12

@@ -21,12 +21,12 @@ from holdfast.api.pod import (
     Volume,
 )
 from holdfast.api.requests import pod_request, request_nanos, round_up_nanos
+from holdfast.api.validation.list_limits import POD_SPEC_TREE, first_excess, resource_excess
 from holdfast.columns.affinity_terms import NO_TERMS, AffinityTerms, read_affinity_terms
 from holdfast.columns.amounts import MAX_AMOUNT, RequestedAmounts
 from holdfast.columns.interner import PODS, ResourceNames
 from holdfast.columns.mounts import Mounts, mounts_of
 from holdfast.columns.ports import ANY_ADDRESS, HostPort
-from holdfast.validation.list_limits import POD_SPEC_TREE, first_excess, resource_excess
 
 _encode = msgspec.json.Encoder().encode  # MessagePack has no integers beyond 64 bits
 _MAX_SPECS = 10_000

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, TypeVar
 
-from holdfast.api.classic import classic_resources
+from holdfast.api.classic_dra.types import classic_resources
 from holdfast.api.devices import DeviceClass, ResourceClaim
 from holdfast.api.meta import Object
 from holdfast.api.pod import Pod

@@ -13,6 +13,7 @@ from holdfast.api.field_errors import duplicate, invalid, not_supported, require
 from holdfast.api.labels import EVERYTHING, Selector, parse
 from holdfast.api.meta import LabelSelector
 from holdfast.api.strict_decode import Seconds, decode_struct
+from holdfast.api.validation.template import check_selector
 from holdfast.configuration.document import (
     ClientConnection,
     LeaderElectionConfiguration,
@@ -39,7 +40,6 @@ from holdfast.migration.arguments import (
 from holdfast.migration.arguments import PLUGIN as MIGRATION_CONTROLLER
 from holdfast.runtime.errors import BadConfiguration, BadRequest, Cause, NotBuilt
 from holdfast.runtime.settings import MigrationSettings
-from holdfast.validation.template import check_selector
 
 NAME = "holdfast-descheduler"
 """The name of the component: of its lease, of its default profile, and in the jobs it creates."""

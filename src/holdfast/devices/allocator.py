@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from holdfast.api.cel import DeviceSelectors
 from holdfast.api.devices import (
     Allocation,
     DeviceAllocation,
@@ -21,7 +22,6 @@ from holdfast.api.meta import Requirement
 from holdfast.api.node import Node
 from holdfast.api.node_selection import NAME_FIELD
 from holdfast.api.pod import NodeSelector, NodeSelectorTerm
-from holdfast.cel import DeviceSelectors
 from holdfast.devices import constraints
 from holdfast.devices.allocated_devices import AllocatedDevices
 from holdfast.devices.constraints import AllocationConstraint

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from holdfast.api.classic_names import POD_CLAIMS
+from holdfast.api.classic_dra.names import POD_CLAIMS
 from holdfast.api.pod import Pod
 from holdfast.runtime.feature_gates import Feature, FeatureGates
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import get_args
 
+from holdfast.api.cel import DeviceSelectors
 from holdfast.api.devices import (
     DeviceClass,
     DeviceTaintRule,
@@ -22,7 +23,6 @@ from holdfast.api.devices import (
 from holdfast.api.meta import Object
 from holdfast.api.node import Node
 from holdfast.api.resource_names import DEVICE_CLASS_PREFIX
-from holdfast.cel import DeviceSelectors
 from holdfast.columns.epochs import Epoch
 from holdfast.columns.node_table import NodeTable
 from holdfast.devices.allocated_devices import AllocatedDevices

@@ -6,11 +6,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
+from holdfast.api.cel import CompileError, DeviceSelectors, EvaluationError
 from holdfast.api.devices import DeviceSelector, ResourceClaim
 from holdfast.api.node import Node, Taint
 from holdfast.api.pod import Toleration
 from holdfast.api.tolerations import tolerates
-from holdfast.cel import CompileError, DeviceSelectors, EvaluationError
 from holdfast.devices.errors import AllocationError
 from holdfast.devices.features import Features
 from holdfast.devices.requests import RequestAlternative, claim_label

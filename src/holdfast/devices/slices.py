@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import lru_cache
 
+from holdfast.api.cel import DeviceSelectors, EvaluationError, SelectableDevice
 from holdfast.api.devices import Counter, Device, DeviceAttribute, ResourceSlice
 from holdfast.api.node import Node
 from holdfast.api.node_selection import NodeTerms, compile_selector
 from holdfast.api.pod import NodeSelector
 from holdfast.api.quantity import Quantity
-from holdfast.cel import DeviceSelectors, EvaluationError, SelectableDevice
 
 DeviceId = tuple[str, str, str]
 """Driver, pool and device name."""

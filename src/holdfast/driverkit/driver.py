@@ -6,13 +6,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from holdfast.api.validation.device_names import check_driver
 from holdfast.driverkit.author_functions import AuthorFunction, F
 from holdfast.driverkit.claims import Claim, Prepared
 from holdfast.driverkit.classic.functions import ClassicFunctions
 from holdfast.driverkit.classic.parameters import crd_of
 from holdfast.driverkit.inventory import Device, InvalidInventory, Item, Taint, pools_of
 from holdfast.runtime.errors import BadConfiguration
-from holdfast.validation.device_names import check_driver
 
 REFRESH_SECONDS = 10.0
 

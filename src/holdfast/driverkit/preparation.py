@@ -10,8 +10,8 @@ from typing import TypeVar
 
 import msgspec
 
-from holdfast.api.classic import ClassicClaim
-from holdfast.api.classic_shadows import classic_reference
+from holdfast.api.classic_dra.shadows import classic_reference
+from holdfast.api.classic_dra.types import ClassicClaim
 from holdfast.api.devices import ResourceClaim
 from holdfast.api.scheme import RESOURCE_CLAIMS
 from holdfast.cdi.files import file_name, remove_spec, write_spec

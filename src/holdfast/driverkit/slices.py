@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from holdfast.api.decode import JsonObject
+from holdfast.api.validation.resource_slice import check_slice
 from holdfast.driverkit.inventory import (
     CounterSet,
     Device,
@@ -16,7 +17,6 @@ from holdfast.driverkit.inventory import (
     raw_counter_set,
     raw_device,
 )
-from holdfast.validation.resource_slice import check_slice
 
 MOST_DEVICES, MOST_ADVANCED_DEVICES, MOST_COUNTER_SETS = 128, 64, 8
 """The most devices of a slice, the most if one has taints or counters, the most counter sets."""

@@ -15,10 +15,10 @@ from holdfast.api.field_errors import child, invalid, not_supported
 from holdfast.api.meta import LabelSelector
 from holdfast.api.pod_migration_job import EVICTION, EVICTION_POLICIES, MODES, RESERVATION_FIRST
 from holdfast.api.strict_decode import Seconds, decode_struct
+from holdfast.api.validation.template import check_selector
 from holdfast.api.workloads import SYSTEM_PRIORITIES
 from holdfast.runtime.errors import BadConfiguration, Cause, Details, NotBuilt, aggregate_message
 from holdfast.runtime.settings import MigrationSettings, ObjectLimit
-from holdfast.validation.template import check_selector
 
 API_VERSION, KIND = "descheduler/v1alpha2", "DeschedulerConfiguration"
 PLUGIN = "MigrationController"

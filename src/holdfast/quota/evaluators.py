@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import Any, Generic, TypeVar
 
-from holdfast.api.classic import ClassicClaim
+from holdfast.api.classic_dra.types import ClassicClaim
 from holdfast.api.devices import ResourceClaim
 from holdfast.api.meta import Object
 from holdfast.api.pod import Pod

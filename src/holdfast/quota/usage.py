@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Protocol
 
-from holdfast.api.classic import ClassicClaim
-from holdfast.api.classic_names import KEP_GROUP
+from holdfast.api.classic_dra.names import KEP_GROUP
+from holdfast.api.classic_dra.types import ClassicClaim
 from holdfast.api.devices import EXTENDED_CLAIM, ResourceClaim, devices_of_request
 from holdfast.api.meta import OwnerReference, controller_of
 from holdfast.api.pod import Pod, ResourceAmounts, ResourceRequirements

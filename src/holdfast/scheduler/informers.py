@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from holdfast.api import scheme
-from holdfast.api.classic import classic_resources
+from holdfast.api.classic_dra.types import classic_resources
 from holdfast.api.devices import DeviceTaintRule
 from holdfast.api.object_interner import ObjectInterner
 from holdfast.api.pod import Pod

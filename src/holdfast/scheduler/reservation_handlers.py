@@ -9,6 +9,7 @@ import msgspec
 from holdfast.api.decode import convert_object
 from holdfast.api.pod import PodSpec
 from holdfast.api.reservation import PENDING, PodTemplate, Reservation, ReservationSpec
+from holdfast.api.validation.reservation import check_reservation
 from holdfast.capacity.owner_rules import compile_owners
 from holdfast.capacity.reservation_info import holds_the_same
 from holdfast.capacity.reserve_pod import reserve_pod
@@ -20,7 +21,6 @@ from holdfast.framework.plugin import ClusterEvent
 from holdfast.runtime.errors import HoldfastError, aggregate_message
 from holdfast.scheduler.event_handlers import EventHandlers
 from holdfast.scheduler.resizing import Resizer
-from holdfast.validation.reservation import check_reservation
 
 Refuse = Callable[[PodInfo, str], object]
 """Reports why a reservation is not scheduled at all."""

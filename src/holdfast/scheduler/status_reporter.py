@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from holdfast.api import reservation_status
-from holdfast.api.classic_claims import readable_entries
+from holdfast.api.classic_dra.claims import readable_entries
 from holdfast.api.group_scheduling import NOT_IMPLEMENTED, ignored_group_requests
 from holdfast.api.meta import Condition, Object, version_guard
 from holdfast.api.scheme import EVENTS, PODS

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from holdfast.api.classic import ClassicAllocation, ClassicClaim
+from holdfast.api.classic_dra.types import ClassicAllocation, ClassicClaim
 from holdfast.driverkit.classic.fitting import Unsuitable
 from holdfast.driverkit.classic.handle import Handle
 from holdfast.driverkit.classic.handlers import Allocated, ClaimItem, ClassicHandlers

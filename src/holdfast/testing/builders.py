@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from holdfast.api import scheme
-from holdfast.api.classic import classic_resources
-from holdfast.api.classic_names import KEP_GROUP, OWN_GROUP
+from holdfast.api.classic_dra.names import KEP_GROUP, OWN_GROUP
+from holdfast.api.classic_dra.types import classic_resources
 from holdfast.api.decode import convert_object
 from holdfast.api.meta import Object
 from holdfast.api.resource import Resource

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from holdfast.api.classic import classic_resources
+from holdfast.api.classic_dra.types import classic_resources
 from holdfast.testing.builders import Raw, an_object, kept
 
 DRIVER = "gpu.example.com"

@@ -9,7 +9,7 @@ from typing import Any
 import grpc
 import msgspec
 
-from holdfast.api.classic import ClassicClaim
+from holdfast.api.classic_dra.types import ClassicClaim
 from holdfast.cdi.files import file_name
 from holdfast.classic_dra.claim_state import is_protected
 from holdfast.driverkit import Driver

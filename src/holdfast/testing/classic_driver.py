@@ -13,9 +13,9 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from holdfast.api.classic import ClassicClaim, PodScheduling, classic_resources
-from holdfast.api.classic_claims import classic_entries
-from holdfast.api.classic_names import deletion_protection
+from holdfast.api.classic_dra.claims import classic_entries
+from holdfast.api.classic_dra.names import deletion_protection
+from holdfast.api.classic_dra.types import ClassicClaim, PodScheduling, classic_resources
 from holdfast.api.devices import pod_consumer
 from holdfast.api.meta import Object, is_controlled_by, version_guard
 from holdfast.api.pod import Pod

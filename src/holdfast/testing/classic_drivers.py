@@ -15,8 +15,8 @@ from collections.abc import Callable, Mapping
 from contextlib import aclosing
 from typing import Any
 
-from holdfast.api.classic import ClassicClaim, classic_resources
-from holdfast.api.classic_node_inventory import NODE_INVENTORIES, NodeInventory
+from holdfast.api.classic_dra.node_inventory import NODE_INVENTORIES, NodeInventory
+from holdfast.api.classic_dra.types import ClassicClaim, classic_resources
 from holdfast.api.resource import Resource
 from holdfast.api.scheme import NAMESPACES, PODS
 from holdfast.apiserver.inprocess import InProcessTransport

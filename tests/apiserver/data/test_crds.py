@@ -5,14 +5,14 @@ from pathlib import Path
 import pytest
 
 from holdfast.api import scheme
-from holdfast.api.classic import classic_resources
-from holdfast.api.classic_names import (
+from holdfast.api.classic_dra.names import (
     MAX_CONSUMERS,
     MAX_ENTRIES,
     MAX_HANDLE_BYTES,
     MAX_NODES,
     OWN_GROUP,
 )
+from holdfast.api.classic_dra.types import classic_resources
 from holdfast.apiserver.schema.structural import StructuralSchema, shipped_crds
 from holdfast.apiserver.tables import columns_of
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from holdfast.api.classic_names import KEP_GROUP, OWN_GROUP
+from holdfast.api.classic_dra.names import KEP_GROUP, OWN_GROUP
 from holdfast.api.decode import JsonObject
 from holdfast.api.scheduling_rights import GROUP as SCHEDULING_RIGHTS
 from holdfast.api.scheduling_rights import (

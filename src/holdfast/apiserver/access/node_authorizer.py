@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from holdfast.api import fields
-from holdfast.api.classic_names import KEP_GROUP, OWN_GROUP
+from holdfast.api.classic_dra.names import KEP_GROUP, OWN_GROUP
 from holdfast.api.node_names import LEASE_NAMESPACE
 from holdfast.apiserver.access.bootstrap_roles import NODE_RULES
 from holdfast.apiserver.access.node_graph import NodeGraph

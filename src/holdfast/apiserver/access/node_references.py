@@ -7,9 +7,9 @@ from contextlib import suppress
 
 import msgspec
 
-from holdfast.api.classic_claim_sources import InvalidEntries
-from holdfast.api.classic_claims import classic_entries
-from holdfast.api.classic_names import KEP_GROUP, POD_CLAIMS
+from holdfast.api.classic_dra.claim_sources import InvalidEntries
+from holdfast.api.classic_dra.claims import classic_entries
+from holdfast.api.classic_dra.names import KEP_GROUP, POD_CLAIMS
 from holdfast.api.decode import JsonMapping, convert_object
 from holdfast.api.json_fields import list_at, map_at, maps_at, text_at
 from holdfast.api.pod import Pod

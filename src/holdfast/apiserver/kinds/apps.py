@@ -12,6 +12,10 @@ from holdfast.api.decode import JsonMapping, JsonObject, convert_object
 from holdfast.api.json_fields import map_at, text_at
 from holdfast.api.labels import from_selector
 from holdfast.api.meta import LabelSelector
+from holdfast.api.validation import list_limits
+from holdfast.api.validation.counting import tree_of
+from holdfast.api.validation.ratcheting import ratcheting
+from holdfast.api.validation.template import NOT_NEGATIVE
 from holdfast.apiserver.descriptor import KindDescriptor, selectable_fields, untyped_resource
 from holdfast.apiserver.kinds.admission import gated_fields, reserved_room
 from holdfast.apiserver.kinds.printers import workloads
@@ -20,10 +24,6 @@ from holdfast.apiserver.kinds.validation.int_or_percent import check_int_or_perc
 from holdfast.apiserver.kinds.validation.pods import check_pod_spec
 from holdfast.apiserver.unimplemented_features import UnimplementedFeatures
 from holdfast.runtime.errors import BadRequest, Cause
-from holdfast.validation import list_limits
-from holdfast.validation.counting import tree_of
-from holdfast.validation.ratcheting import ratcheting
-from holdfast.validation.template import NOT_NEGATIVE
 
 _COUNTS = ("replicas", "minReadySeconds", "revisionHistoryLimit", "progressDeadlineSeconds")
 

@@ -7,6 +7,13 @@ from collections.abc import Iterable
 from holdfast.api import field_errors
 from holdfast.api.decode import JsonMapping
 from holdfast.api.json_fields import map_at, text_at
+from holdfast.api.validation import list_limits
+from holdfast.api.validation.counting import tree_of
+from holdfast.api.validation.cron_schedule import schedule_errors, time_zone_errors
+from holdfast.api.validation.job import check_host_names, check_job_spec
+from holdfast.api.validation.names import name_errors
+from holdfast.api.validation.ratcheting import ratcheting
+from holdfast.api.validation.template import NOT_NEGATIVE
 from holdfast.apiserver.descriptor import (
     DeletionStrategy,
     KindDescriptor,
@@ -18,13 +25,6 @@ from holdfast.apiserver.kinds.printers import workloads
 from holdfast.apiserver.kinds.validation.pods import check_pod_spec
 from holdfast.apiserver.unimplemented_features import UnimplementedFeatures
 from holdfast.runtime.errors import Cause
-from holdfast.validation import list_limits
-from holdfast.validation.counting import tree_of
-from holdfast.validation.cron_schedule import schedule_errors, time_zone_errors
-from holdfast.validation.job import check_host_names, check_job_spec
-from holdfast.validation.names import name_errors
-from holdfast.validation.ratcheting import ratcheting
-from holdfast.validation.template import NOT_NEGATIVE
 
 _RESTART_POLICIES = ("OnFailure", "Never")
 _CONCURRENCY_POLICIES = ("Allow", "Forbid", "Replace")

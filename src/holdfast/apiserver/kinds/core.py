@@ -7,6 +7,11 @@ from collections.abc import Iterable
 from holdfast.api import field_errors, scheme
 from holdfast.api.decode import JsonMapping, JsonObject
 from holdfast.api.json_fields import map_at
+from holdfast.api.validation import list_limits
+from holdfast.api.validation.counting import tree_of
+from holdfast.api.validation.pod_claims import check_pod_claims
+from holdfast.api.validation.ratcheting import ratcheting
+from holdfast.api.validation.template import EFFECTS
 from holdfast.apiserver.descriptor import (
     AdmissionPlugin,
     DeletionStrategy,
@@ -44,11 +49,6 @@ from holdfast.apiserver.operation import Operation
 from holdfast.apiserver.tables.printer import NAME_CREATED
 from holdfast.apiserver.unimplemented_features import UnimplementedFeatures, UnimplementedField
 from holdfast.runtime.errors import Cause, FieldErrors
-from holdfast.validation import list_limits
-from holdfast.validation.counting import tree_of
-from holdfast.validation.pod_claims import check_pod_claims
-from holdfast.validation.ratcheting import ratcheting
-from holdfast.validation.template import EFFECTS
 
 _RETURNS_OBJECT = DeletionStrategy(returns_object=True)
 _MAX_GRACE_SECONDS = (1 << 31) - 1  # 68 years: the deletion time must be a valid timestamp

@@ -12,8 +12,9 @@ from typing import Any
 
 import msgspec
 
-from holdfast.api.classic import ClassicClaim
-from holdfast.api.classic_names import KEP_GROUP, OWN_GROUP, VERSION
+from holdfast.api.classic_dra.names import KEP_GROUP, OWN_GROUP, VERSION
+from holdfast.api.classic_dra.types import ClassicClaim
+from holdfast.api.classic_dra.validation import check_claim, check_class, check_pod_scheduling
 from holdfast.api.decode import convert_object
 from holdfast.apiserver import data
 from holdfast.apiserver.descriptor import KindDescriptor, ObjectCheck
@@ -21,7 +22,6 @@ from holdfast.apiserver.kinds.custom_resources import descriptors_of_crd
 from holdfast.apiserver.tables.printer import Obj, Printer, TableCells, columns
 from holdfast.classic_dra.claim_state import state_of
 from holdfast.runtime.feature_gates import Feature
-from holdfast.validation.classic import check_claim, check_class, check_pod_scheduling
 
 _CHECKS: dict[str, ObjectCheck] = {
     "resourceclasses": check_class,

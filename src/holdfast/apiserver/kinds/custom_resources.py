@@ -8,6 +8,7 @@ from typing import Any
 
 from holdfast.api import group_scheduling, scheme
 from holdfast.api.resource import Resource
+from holdfast.api.validation.list_limits import RESOURCE_POLICY_TREE
 from holdfast.apiserver.descriptor import KindDescriptor, selectable_fields
 from holdfast.apiserver.kinds import (
     scheduling_koordinator_sh,
@@ -16,7 +17,6 @@ from holdfast.apiserver.kinds.koordinator_checks import TOPOLOGY_WARNINGS
 from holdfast.apiserver.schema.structural import StructuralSchema
 from holdfast.apiserver.tables import columns_of, custom_printer
 from holdfast.apiserver.unimplemented_features import FULLY_IMPLEMENTED, UnimplementedFeatures
-from holdfast.validation.list_limits import RESOURCE_POLICY_TREE
 
 UNIMPLEMENTED_CUSTOM_RESOURCES = {
     where: UnimplementedFeatures(f"{kind}s of {where[0]} are stored but not read: {sentence}")

@@ -10,6 +10,17 @@ from holdfast.api import field_errors, names
 from holdfast.api.decode import JsonMapping, JsonObject
 from holdfast.api.json_fields import list_at, map_at, maps_at, text_at
 from holdfast.api.node_selection import NAME_FIELD
+from holdfast.api.validation.device_class import check_device_class
+from holdfast.api.validation.device_selectors import SelectorRules, selector_rules
+from holdfast.api.validation.json_fields import is_same
+from holdfast.api.validation.resource_claim import check_claim, check_claim_template
+from holdfast.api.validation.resource_claim_status import (
+    AllocatedDeviceId,
+    allocated_devices,
+    check_claim_status,
+    device_id,
+    is_same_allocation,
+)
 from holdfast.apiserver.access.rbac import forbidden_message
 from holdfast.apiserver.operation import Operation
 from holdfast.apiserver.schema.stored_objects import decode
@@ -17,17 +28,6 @@ from holdfast.apiserver.user import SERVICE_ACCOUNT
 from holdfast.runtime.errors import Cause
 from holdfast.runtime.feature_gates import Feature
 from holdfast.store import ObjectKey
-from holdfast.validation.device_class import check_device_class
-from holdfast.validation.device_selectors import SelectorRules, selector_rules
-from holdfast.validation.json_fields import is_same
-from holdfast.validation.resource_claim import check_claim, check_claim_template
-from holdfast.validation.resource_claim_status import (
-    AllocatedDeviceId,
-    allocated_devices,
-    check_claim_status,
-    device_id,
-    is_same_allocation,
-)
 
 _ADMIN_LABEL = "resource.kubernetes.io/admin-access"
 _NODE_OF_ACCOUNT = "authentication.kubernetes.io/node-name"

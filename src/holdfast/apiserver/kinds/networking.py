@@ -5,11 +5,11 @@ They have no effect, as simulated pods have no network.
 
 from __future__ import annotations
 
+from holdfast.api.validation import list_limits
+from holdfast.api.validation.counting import tree_of
 from holdfast.apiserver.descriptor import KindDescriptor, untyped_resource
 from holdfast.apiserver.kinds.printers import network
 from holdfast.apiserver.unimplemented_features import UnimplementedFeatures
-from holdfast.validation import list_limits
-from holdfast.validation.counting import tree_of
 
 _GROUP = "networking.k8s.io"
 

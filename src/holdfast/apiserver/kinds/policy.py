@@ -9,12 +9,12 @@ from holdfast.api import field_errors, scheme
 from holdfast.api.decode import JsonObject, convert_object
 from holdfast.api.labels import from_selector
 from holdfast.api.meta import LabelSelector
+from holdfast.api.validation import list_limits
+from holdfast.api.validation.counting import tree_of
 from holdfast.apiserver.descriptor import KindDescriptor, new_object_check
 from holdfast.apiserver.kinds.printers import workloads
 from holdfast.apiserver.kinds.validation.int_or_percent import check_int_or_percent
 from holdfast.runtime.errors import BadRequest, Cause
-from holdfast.validation import list_limits
-from holdfast.validation.counting import tree_of
 
 
 def check_budget(budget: JsonObject) -> Iterable[Cause]:

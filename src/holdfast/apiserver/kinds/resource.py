@@ -8,6 +8,18 @@ from dataclasses import replace
 from holdfast.api import names, scheme
 from holdfast.api.decode import JsonObject
 from holdfast.api.device_versions import V1BETA1
+from holdfast.api.validation import list_limits
+from holdfast.api.validation.counting import tree_of
+from holdfast.api.validation.device_amounts import (
+    check_claim_amounts,
+    check_slice_amounts,
+    check_template_amounts,
+)
+from holdfast.api.validation.device_taint_rule import (
+    check_device_taint_rule,
+    check_device_taint_rule_status,
+)
+from holdfast.api.validation.resource_slice import check_slice
 from holdfast.apiserver.descriptor import (
     AdmissionPlugin,
     Conversion,
@@ -39,18 +51,6 @@ from holdfast.apiserver.tables.printer import (
 from holdfast.apiserver.verbs.metadata import timestamp
 from holdfast.runtime.errors import Cause
 from holdfast.runtime.feature_gates import Feature
-from holdfast.validation import list_limits
-from holdfast.validation.counting import tree_of
-from holdfast.validation.device_amounts import (
-    check_claim_amounts,
-    check_slice_amounts,
-    check_template_amounts,
-)
-from holdfast.validation.device_taint_rule import (
-    check_device_taint_rule,
-    check_device_taint_rule_status,
-)
-from holdfast.validation.resource_slice import check_slice
 
 
 def _claim(obj: Obj, now: float) -> TableCells:

@@ -12,6 +12,9 @@ from holdfast.api.decode import JsonMapping, JsonObject, convert_object
 from holdfast.api.json_fields import map_at
 from holdfast.api.reservation import Reservation
 from holdfast.api.scheme import RESERVATIONS
+from holdfast.api.validation.list_limits import RESERVATION_TREE
+from holdfast.api.validation.reservation import check_reservation
+from holdfast.api.validation.reservation_warnings import find_warnings
 from holdfast.apiserver.descriptor import AdmissionPlugin, KindDescriptor
 from holdfast.apiserver.kinds.koordinator_checks import DEVICE_WARNINGS, JOB_WARNINGS
 from holdfast.apiserver.kinds.reservation_references import reference_warnings
@@ -19,9 +22,6 @@ from holdfast.apiserver.operation import Operation
 from holdfast.apiserver.schema import field_validation
 from holdfast.apiserver.wire.request_info import RequestInfo
 from holdfast.runtime.errors import BadRequest, Cause
-from holdfast.validation.list_limits import RESERVATION_TREE
-from holdfast.validation.reservation import check_reservation
-from holdfast.validation.reservation_warnings import find_warnings
 
 _TEMPLATE = "io.k8s.api.core.v1.PodTemplateSpec"
 _TEMPLATE_REFUSAL = (

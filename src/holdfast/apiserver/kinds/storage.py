@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from holdfast.api import scheme
+from holdfast.api.validation import list_limits
+from holdfast.api.validation.counting import tree_of
 from holdfast.apiserver.descriptor import DeletionStrategy, KindDescriptor, untyped_resource
 from holdfast.apiserver.kinds.printers import storage
 from holdfast.apiserver.tables.printer import NAME_CREATED
 from holdfast.apiserver.unimplemented_features import UnimplementedFeatures
-from holdfast.validation import list_limits
-from holdfast.validation.counting import tree_of
 
 _RETURNS_OBJECT = DeletionStrategy(returns_object=True)
 _ATTRIBUTES_CLASSES = untyped_resource(

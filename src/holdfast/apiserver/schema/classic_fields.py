@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from holdfast.api.classic_names import IMMEDIATE, WAIT_FOR_FIRST_CONSUMER
+from holdfast.api.classic_dra.names import IMMEDIATE, WAIT_FOR_FIRST_CONSUMER
 
 REF = "#/components/schemas/"
 ENTRY = "io.k8s.api.core.v1.PodResourceClaim"

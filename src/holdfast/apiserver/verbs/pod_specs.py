@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from holdfast.api.classic_forms import with_stored_claims, with_typed_claims
+from holdfast.api.classic_dra.forms import with_stored_claims, with_typed_claims
 from holdfast.api.decode import JsonObject
 from holdfast.apiserver.descriptor import KindDescriptor
 

@@ -12,11 +12,11 @@ from typing import Any
 from holdfast.api import field_errors
 from holdfast.api.decode import JsonObject, without_nulls
 from holdfast.api.deletion_cost import DELETION_COST
+from holdfast.api.validation.list_limits import check_lists
+from holdfast.api.validation.metadata import check_annotations, check_labels, label_key
 from holdfast.apiserver.descriptor import KindDescriptor
 from holdfast.apiserver.operation import Operation
 from holdfast.runtime.errors import CAUSE_LIMIT, Cause, FieldErrors
-from holdfast.validation.list_limits import check_lists
-from holdfast.validation.metadata import check_annotations, check_labels, label_key
 
 _IMMUTABLE = "field is immutable"
 _CHECKED_ANNOTATIONS = ("annotations.", f"metadata.annotations[{DELETION_COST}]")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from holdfast.api.classic_node_inventory import NodeInventory
+from holdfast.api.classic_dra.node_inventory import NodeInventory
 from holdfast.api.quantity import Quantity
 from holdfast.cli.devices.choosing import Filter
 from holdfast.cli.table import NOTHING, format_table, join_names

@@ -11,7 +11,7 @@ from pathlib import Path
 import yaml
 
 from holdfast.api import scheme
-from holdfast.api.classic_node_inventory import NODE_INVENTORIES, NodeInventory
+from holdfast.api.classic_dra.node_inventory import NODE_INVENTORIES, NodeInventory
 from holdfast.api.devices import DeviceTaintRule
 from holdfast.api.meta import Object
 from holdfast.cli.connection import connect, list_all, list_if_allowed, list_objects

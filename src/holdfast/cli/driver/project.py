@@ -6,8 +6,8 @@ from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
 
+from holdfast.api.validation.device_names import check_driver
 from holdfast.runtime.errors import Refused
-from holdfast.validation.device_names import check_driver
 
 SUFFIX = ".template"
 

@@ -15,12 +15,12 @@ from rich.console import Console
 from holdfast.api import scheme
 from holdfast.api.names import label_value
 from holdfast.api.reservation import PENDING, Reservation
+from holdfast.api.validation.reservation_warnings import find_warnings
 from holdfast.cli.connection import connect
 from holdfast.cli.workloads import read_workload
 from holdfast.client.client import Client
 from holdfast.runtime.clock import Clock, SystemClock
 from holdfast.runtime.errors import NotFound, Refused
-from holdfast.validation.reservation_warnings import find_warnings
 
 Raw = dict[str, Any]
 LOOK_SECONDS = 0.3

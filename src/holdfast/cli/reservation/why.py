@@ -12,6 +12,7 @@ from holdfast.api.meta import Object
 from holdfast.api.pod import Pod
 from holdfast.api.reservation import FAILED, FINAL, PENDING, SUCCEEDED, WAITING, Reservation
 from holdfast.api.timestamps import parse_rfc3339
+from holdfast.api.validation.reservation import check_reservation, owner_namespaces
 from holdfast.capacity.owner_rules import compile_owners
 from holdfast.capacity.reserve_pod import reserve_pod
 from holdfast.cli.connection import connect, list_all
@@ -29,7 +30,6 @@ from holdfast.numa.resource_status import read_allocation
 from holdfast.runtime.clock import SystemClock
 from holdfast.runtime.errors import BadRequest, NotFound, Refused, aggregate_message
 from holdfast.runtime.feature_gates import FeatureGates
-from holdfast.validation.reservation import check_reservation, owner_namespaces
 
 Profiles = Mapping[str, Profile]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from holdfast.api.classic import ClassicClaim
+from holdfast.api.classic_dra.types import ClassicClaim
 from holdfast.api.devices import ClaimConsumer
 from holdfast.api.meta import Object
 from holdfast.api.pod import Pod

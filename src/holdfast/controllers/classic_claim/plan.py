@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import msgspec
 
-from holdfast.api.classic import ClassicClaim, ClassicResources
-from holdfast.api.classic_claim_sources import ClassicClaimTemplate
-from holdfast.api.classic_claims import ClassicEntry, classic_entries, may_use
+from holdfast.api.classic_dra.claim_sources import ClassicClaimTemplate
+from holdfast.api.classic_dra.claims import ClassicEntry, classic_entries, may_use
+from holdfast.api.classic_dra.types import ClassicClaim, ClassicResources
 from holdfast.api.devices import ClaimConsumer
 from holdfast.api.meta import controller_of, owner_reference
 from holdfast.api.pod import Pod

@@ -20,9 +20,9 @@ from typing import Any
 
 import msgspec
 
-from holdfast.api.classic import ClassicClaim
-from holdfast.api.classic_names import MAX_HANDLE_BYTES
-from holdfast.api.classic_node_inventory import NodeAnswer
+from holdfast.api.classic_dra.names import MAX_HANDLE_BYTES
+from holdfast.api.classic_dra.node_inventory import NodeAnswer
+from holdfast.api.classic_dra.types import ClassicClaim
 from holdfast.api.meta import ObjectMeta
 from holdfast.driverkit.classic.bookings import Booking
 from holdfast.driverkit.classic.fitting import Unsuitable

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from holdfast.api.classic_node_inventory import BookedClaim, NodeInventory
+from holdfast.api.classic_dra.node_inventory import BookedClaim, NodeInventory
 from holdfast.driverkit.classic.fitting import (
     Choice,
     ClaimParameters,

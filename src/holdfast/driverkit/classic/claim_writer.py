@@ -8,8 +8,8 @@ from typing import Any
 
 import msgspec
 
-from holdfast.api.classic import ClassicAllocation, ClassicClaim
-from holdfast.api.classic_names import MAX_HANDLE_BYTES, deletion_protection
+from holdfast.api.classic_dra.names import MAX_HANDLE_BYTES, deletion_protection
+from holdfast.api.classic_dra.types import ClassicAllocation, ClassicClaim
 from holdfast.api.devices import pod_consumer
 from holdfast.api.meta import version_guard
 from holdfast.api.pod import Pod

@@ -15,14 +15,14 @@ from enum import Enum
 
 import msgspec
 
-from holdfast.api.classic import (
+from holdfast.api.classic_dra.names import KEP_GROUP
+from holdfast.api.classic_dra.types import (
     ClassicClaim,
     ClassicClass,
     PodScheduling,
     PodSchedulingSpec,
     classic_resources,
 )
-from holdfast.api.classic_names import KEP_GROUP
 from holdfast.api.meta import Object
 from holdfast.api.pod import Pod
 from holdfast.client.backoff import Backoff

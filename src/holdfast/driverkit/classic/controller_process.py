@@ -9,7 +9,7 @@ import socket
 from contextlib import suppress
 from pathlib import Path
 
-from holdfast.api.classic_names import KEP_GROUP
+from holdfast.api.classic_dra.names import KEP_GROUP
 from holdfast.api.scheme import NAMESPACES
 from holdfast.client.classic_group import find_classic_group
 from holdfast.client.client import Client

@@ -17,9 +17,9 @@ from typing import Any, TypeVar
 import msgspec
 from aiohttp import web
 
-from holdfast.api.classic import ClassicClaim, classic_resources
-from holdfast.api.classic_claim_sources import InvalidEntries
-from holdfast.api.classic_claims import ClassicEntry, classic_entries
+from holdfast.api.classic_dra.claim_sources import InvalidEntries
+from holdfast.api.classic_dra.claims import ClassicEntry, classic_entries
+from holdfast.api.classic_dra.types import ClassicClaim, classic_resources
 from holdfast.api.decode import JsonObject, convert_object
 from holdfast.api.meta import ObjectMeta
 from holdfast.api.node import Node

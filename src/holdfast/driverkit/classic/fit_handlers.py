@@ -9,8 +9,13 @@ from typing import Any
 
 import msgspec
 
-from holdfast.api.classic import ClassicAllocation, ClassicClaim, ClassicClass, PodSchedulingSpec
-from holdfast.api.classic_node_inventory import BookedClaim
+from holdfast.api.classic_dra.node_inventory import BookedClaim
+from holdfast.api.classic_dra.types import (
+    ClassicAllocation,
+    ClassicClaim,
+    ClassicClass,
+    PodSchedulingSpec,
+)
 from holdfast.api.meta import Requirement
 from holdfast.api.node_selection import compile_selector
 from holdfast.api.pod import NodeSelector, NodeSelectorTerm, Pod

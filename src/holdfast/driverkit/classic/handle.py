@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from holdfast.api.classic_node_inventory import BookedClaim, BookedShare
+from holdfast.api.classic_dra.node_inventory import BookedClaim, BookedShare
 from holdfast.api.meta import Struct
 from holdfast.driverkit.classic.bookings import Booking
 

@@ -6,7 +6,12 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
-from holdfast.api.classic import ClassicAllocation, ClassicClaim, ClassicClass, PodSchedulingSpec
+from holdfast.api.classic_dra.types import (
+    ClassicAllocation,
+    ClassicClaim,
+    ClassicClass,
+    PodSchedulingSpec,
+)
 from holdfast.api.pod import Pod
 from holdfast.runtime.errors import Retryable
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import msgspec
 
-from holdfast.api.classic_names import MAX_HANDLE_BYTES
-from holdfast.api.classic_node_inventory import BookedClaim, BookedShare, NodeInventory
+from holdfast.api.classic_dra.names import MAX_HANDLE_BYTES
+from holdfast.api.classic_dra.node_inventory import BookedClaim, BookedShare, NodeInventory
 from holdfast.api.decode import convert_object
 from holdfast.api.devices import Device as ApiDevice
 from holdfast.api.devices import DeviceAttribute

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
-from holdfast.api.classic_node_inventory import NODE_INVENTORIES, NodeInventory
+from holdfast.api.classic_dra.node_inventory import NODE_INVENTORIES, NodeInventory
 from holdfast.api.decode import JsonObject, convert_object
 from holdfast.api.resource import Resource, Untyped
 from holdfast.api.scheme import NODES

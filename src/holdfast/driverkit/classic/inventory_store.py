@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from holdfast.api.classic_node_inventory import (
+from holdfast.api.classic_dra.node_inventory import (
     NODE_INVENTORIES,
     NodeAnswer,
     NodeInventory,

@@ -8,13 +8,13 @@ from typing import Any
 
 import msgspec
 
-from holdfast.api.classic import (
+from holdfast.api.classic_dra.names import MAX_NODES
+from holdfast.api.classic_dra.types import (
     ClassicClaim,
     ClassicClaimStatus,
     PodScheduling,
     PodSchedulingSpec,
 )
-from holdfast.api.classic_names import MAX_NODES
 from holdfast.classic_dra.claim_state import is_protected
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from holdfast.api.classic_node_inventory import NODE_INVENTORIES, BookedClaim, NodeAnswer
+from holdfast.api.classic_dra.node_inventory import NODE_INVENTORIES, BookedClaim, NodeAnswer
 from holdfast.api.meta import version_guard
 from holdfast.client.client import Client
 from holdfast.driverkit.classic.fitting import Unsuitable

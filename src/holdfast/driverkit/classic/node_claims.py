@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from holdfast.api.classic import ClassicClaim, classic_resources
-from holdfast.api.classic_shadows import ClassicReference
+from holdfast.api.classic_dra.shadows import ClassicReference
+from holdfast.api.classic_dra.types import ClassicClaim, classic_resources
 from holdfast.api.devices import ResourceClaim
 from holdfast.client.classic_group import find_classic_group
 from holdfast.client.client import Client

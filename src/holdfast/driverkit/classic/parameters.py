@@ -15,7 +15,7 @@ from typing import Any, Literal, Union
 
 import msgspec
 
-from holdfast.api.classic_claim_sources import ParametersReference
+from holdfast.api.classic_dra.claim_sources import ParametersReference
 from holdfast.api.decode import JsonObject
 from holdfast.api.resource import Resource, Untyped
 from holdfast.client.client import Client

@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 
-from holdfast.api.classic import ClassicClaim, ClassicClass
-from holdfast.api.classic_claim_sources import InvalidEntries
-from holdfast.api.classic_claims import classic_entries, may_use
+from holdfast.api.classic_dra.claim_sources import InvalidEntries
+from holdfast.api.classic_dra.claims import classic_entries, may_use
+from holdfast.api.classic_dra.types import ClassicClaim, ClassicClass
 from holdfast.api.pod import Pod
 from holdfast.driverkit.classic.handlers import ClaimItem, ClassicHandlers, NotYet
 from holdfast.driverkit.classic.written_objects import WrittenObjects

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from holdfast.api.classic import ClassicClaim, ClassicClass
+from holdfast.api.classic_dra.types import ClassicClaim, ClassicClass
 from holdfast.api.node import Node
 from holdfast.api.node_selection import compile_selector
 from holdfast.api.pod import NodeSelector, Pod

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import msgspec
 
-from holdfast.api.classic import ClassicClaim
-from holdfast.api.classic_shadows import shadow_allocation, shadow_names, shadow_of
+from holdfast.api.classic_dra.shadows import shadow_allocation, shadow_names, shadow_of
+from holdfast.api.classic_dra.types import ClassicClaim
 from holdfast.api.devices import ResourceClaim, pod_consumer
 from holdfast.api.meta import is_controlled_by, version_guard
 from holdfast.api.pod import Pod

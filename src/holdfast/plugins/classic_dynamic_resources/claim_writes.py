@@ -12,8 +12,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from holdfast.api.classic import ClassicClaim, ClassicResources, PodScheduling, PodSchedulingSpec
-from holdfast.api.classic_names import MAX_CONSUMERS
+from holdfast.api.classic_dra.names import MAX_CONSUMERS
+from holdfast.api.classic_dra.types import (
+    ClassicClaim,
+    ClassicResources,
+    PodScheduling,
+    PodSchedulingSpec,
+)
 from holdfast.api.meta import owner_reference, version_guard
 from holdfast.api.pod import NodeSelector, Pod
 from holdfast.classic_dra.claim_state import is_shared, is_usable

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from holdfast.api.classic import PodSchedulingSpec
-from holdfast.api.classic_names import MAX_NODES
+from holdfast.api.classic_dra.names import MAX_NODES
+from holdfast.api.classic_dra.types import PodSchedulingSpec
 from holdfast.classic_dra.selector_masks import rows_named
 from holdfast.columns.node_table import NodeTable
 from holdfast.framework.plugin import (

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.api.classic import ClassicClaim, PodScheduling
-from holdfast.api.classic_names import MAX_CONSUMERS
+from holdfast.api.classic_dra.names import MAX_CONSUMERS
+from holdfast.api.classic_dra.types import ClassicClaim, PodScheduling
 from holdfast.classic_dra import reasons
 from holdfast.classic_dra.claim_state import (
     ClaimState,

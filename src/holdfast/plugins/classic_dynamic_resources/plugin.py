@@ -5,11 +5,16 @@ from __future__ import annotations
 from collections.abc import Collection, Hashable, Mapping
 from typing import Any
 
-from holdfast.api.classic import ClassicClaim, ClassicClass, PodScheduling, PodSchedulingStatus
-from holdfast.api.classic_claim_sources import InvalidEntries
-from holdfast.api.classic_claims import classic_entries, readable_entries
-from holdfast.api.classic_names import OWN_GROUP
-from holdfast.api.classic_shadows import missing_shadow
+from holdfast.api.classic_dra.claim_sources import InvalidEntries
+from holdfast.api.classic_dra.claims import classic_entries, readable_entries
+from holdfast.api.classic_dra.names import OWN_GROUP
+from holdfast.api.classic_dra.shadows import missing_shadow
+from holdfast.api.classic_dra.types import (
+    ClassicClaim,
+    ClassicClass,
+    PodScheduling,
+    PodSchedulingStatus,
+)
 from holdfast.api.meta import Object
 from holdfast.api.pod import Pod
 from holdfast.classic_dra.claim_state import ClaimState, state_of

@@ -14,7 +14,7 @@ from typing import Any
 from cryptography import x509
 from cryptography.x509.oid import NameOID
 
-from holdfast.api.classic_names import OWN_GROUP, POD_CLAIMS
+from holdfast.api.classic_dra.names import OWN_GROUP, POD_CLAIMS
 from holdfast.api.decode import JsonMapping, JsonObject
 from holdfast.api.json_fields import map_at, maps_at, text_at
 from holdfast.api.node_names import LEASE_NAMESPACE, NODE_USER

@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterable
 
 from holdfast.api import field_errors
+from holdfast.api.validation.template import NOT_NEGATIVE
 from holdfast.runtime.errors import Cause
-from holdfast.validation.template import NOT_NEGATIVE
 
 _PERCENT = re.compile("[0-9]+%")
 _NO_PERCENT = (

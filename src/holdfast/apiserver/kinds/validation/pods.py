@@ -7,6 +7,7 @@ from contextlib import suppress
 from typing import Any
 
 from holdfast.api import field_errors, names
+from holdfast.api.classic_dra.validation import check_inline_names
 from holdfast.api.decode import JsonObject, convert_object, without_nulls
 from holdfast.api.defaults import default_object
 from holdfast.api.deletion_cost import DELETION_COST, parse_deletion_cost
@@ -14,15 +15,14 @@ from holdfast.api.json_fields import map_at
 from holdfast.api.node_selection import compile_selector
 from holdfast.api.pod import NodeSelector
 from holdfast.api.reservation_names import RESERVE_POD
+from holdfast.api.validation.pod_claims import MIRROR_POD, check_pod_claim_status, check_pod_claims
+from holdfast.api.validation.template import EFFECTS, OPERATORS
 from holdfast.apiserver.kinds.validation.container_resources import (
     check_container_resources,
     check_pod_resources,
 )
 from holdfast.apiserver.operation import Operation
 from holdfast.runtime.errors import BadRequest, Cause
-from holdfast.validation.classic import check_inline_names
-from holdfast.validation.pod_claims import MIRROR_POD, check_pod_claim_status, check_pod_claims
-from holdfast.validation.template import EFFECTS, OPERATORS
 
 _FORBIDDEN_CHANGE = (
     "pod updates may not change fields other than `spec.containers[*].image`,"

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from typing import Any
 
+from holdfast.api.cel.rules import CostBudget, RuleInput
+from holdfast.api.cel.schema_types import field_spellings
+from holdfast.api.cel.time_values import format_value
 from holdfast.apiserver.schema.structural.node import ABSENT, SchemaNode
 from holdfast.apiserver.schema.structural.rules import RuleEvaluationStopped
-from holdfast.cel.rules import CostBudget, RuleInput
-from holdfast.cel.schema_types import field_spellings
-from holdfast.cel.time_values import format_value
 from holdfast.runtime.errors import Cause
 
 _NAMES = ("name", "generateName")

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from holdfast.api import field_errors
+from holdfast.api.cel.errors import CompileError
+from holdfast.api.cel.ranges import MOST
 from holdfast.apiserver.schema.structural import messages
 from holdfast.apiserver.schema.structural.node import SchemaNode
 from holdfast.apiserver.schema.structural.rules import KEY, Rule
-from holdfast.cel.errors import CompileError
-from holdfast.cel.ranges import MOST
 from holdfast.runtime.errors import Cause
 
 _RULE_LIMIT = 10_000_000

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from holdfast.api import field_errors
+from holdfast.api.cel.errors import BudgetExceeded, CompileError, CostExceeded, EvaluationError
+from holdfast.api.cel.rules import Expression, RuleInput, RuleScope
+from holdfast.api.cel.schema_types import schema_type
 from holdfast.apiserver.schema.structural import messages
-from holdfast.cel.errors import BudgetExceeded, CompileError, CostExceeded, EvaluationError
-from holdfast.cel.rules import Expression, RuleInput, RuleScope
-from holdfast.cel.schema_types import schema_type
 from holdfast.runtime.errors import Cause
 
 KEY = "x-kubernetes-validations"

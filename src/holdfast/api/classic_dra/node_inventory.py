@@ -1,0 +1,110 @@
+"""NodeInventory: the devices of a node that a classic driver has, and which claims have them.
+
+The node part of the driver writes ``spec``, its controller writes ``status``.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from holdfast.api.classic_dra.names import OWN_GROUP, VERSION
+from holdfast.api.devices import Device
+from holdfast.api.meta import Object, Struct
+from holdfast.api.quantity import AmountText
+from holdfast.api.resource import Resource
+
+
+class NodeAnswer(Struct, frozen=True):
+    """What the driver's node part says about an allocation that it makes itself."""
+
+    begun: bool = False
+    """Whether the author's function was called, or is about to be; stored before the call."""
+    refused: str = ""
+    """Why the node cannot be used; then nothing is allocated."""
+    result: str = ""
+    """What the author's function returned, as JSON; empty if it has not returned."""
+
+    @property
+    def is_final(self) -> bool:
+        """Whether it is allocated or refused."""
+        return bool(self.refused or self.result)
+
+
+class NodeInventorySpec(Struct, frozen=True):
+    """The devices, as the driver's node part knows them."""
+
+    driver_name: str = ""
+    node_name: str = ""
+    """Empty for devices that every node can use."""
+    ready: bool = False
+    devices: tuple[Device, ...] = ()
+    answers: dict[str, NodeAnswer] = {}
+    """By uid of the claim, of a driver that allocates on nodes."""
+
+
+class BookedShare(Struct, frozen=True):
+    """A part of a device."""
+
+    device: str = ""
+    capacity: dict[str, AmountText] = {}
+
+
+class BookedClaim(Struct, frozen=True):
+    """What one claim has of the devices."""
+
+    namespace: str = ""
+    name: str = ""
+    devices: tuple[str, ...] = ()
+    """Devices that no other claim may have a part of."""
+    shares: tuple[BookedShare, ...] = ()
+    shared: bool = False
+    """Whether several pods may use the claim at a time."""
+    granted: int | None = None
+    data: Any = None
+    """What the driver chose besides."""
+    parameters: Any = None
+    class_parameters: Any = None
+    """Those of the claim and of its class, if the driver has a function that allocates."""
+    begun: bool = False
+    """Whether the controller has called ``allocate``, or is about to; stored before the call."""
+    result: str = ""
+    """What the function that allocates returned, as JSON; empty if it has not returned."""
+
+    @property
+    def has_nothing(self) -> bool:
+        """Whether an optional claim got nothing: there is nothing to allocate or release."""
+        return self.granted == 0 and not self.devices and not self.shares
+
+
+class NodeInventoryStatus(Struct, frozen=True):
+    """The claims that have devices, by uid."""
+
+    allocated: dict[str, BookedClaim] = {}
+
+
+class NodeInventory(Object, frozen=True):
+    """The devices of one driver on a node, whose name it has, or of the network."""
+
+    spec: NodeInventorySpec = NodeInventorySpec()
+    status: NodeInventoryStatus = NodeInventoryStatus()
+
+    @property
+    def is_deleted(self) -> bool:
+        """Whether it is being deleted, as that of a deleted node is."""
+        return self.metadata.deletion_timestamp is not None
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether new claims may have devices of it."""
+        return self.spec.ready and not self.is_deleted
+
+
+NODE_INVENTORIES: Resource[NodeInventory] = Resource(
+    OWN_GROUP,
+    VERSION,
+    "nodeinventories",
+    "NodeInventory",
+    NodeInventory,
+    categories=("classic-dra",),
+    subresources=("status",),
+)
