@@ -24,11 +24,11 @@ import numpy as np
 
 from clusters import a_cluster
 from holdfast.cli import garbage_collection
-from holdfast.columns.pod_info import PodInfo
 from holdfast.framework.plugin import Placement
 from holdfast.framework.world import World
 from holdfast.plugins import default_profiles
 from holdfast.scheduler.cycle import schedule_pod
+from holdfast.state.columns.pod_info import PodInfo
 from kinds import KINDS
 
 NOW = 1.8e9

@@ -17,12 +17,12 @@ import numpy as np
 
 from decisions import NOW
 from holdfast.cli import garbage_collection
-from holdfast.columns.pod_info import PodInfo
 from holdfast.engine.preparation import prepare_in_steps
 from holdfast.framework.plugin import Placement
 from holdfast.framework.world import World
 from holdfast.plugins import default_profiles
 from holdfast.scheduler.cycle import schedule_pod
+from holdfast.state.columns.pod_info import PodInfo
 
 ROUND = 100
 PROFILE = default_profiles()["default-scheduler"]

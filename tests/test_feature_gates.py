@@ -10,9 +10,9 @@ from apiserver.server_fixture import start_server
 from holdfast.cli.app import app
 from holdfast.cli.explain import explain_lines
 from holdfast.cli.snapshot import built_in_profiles, snapshot_from_objects
-from holdfast.devices.features import Features
 from holdfast.runtime.errors import Refused
 from holdfast.runtime.feature_gates import GATES, Feature, FeatureGates
+from holdfast.state.devices.features import Features
 from holdfast.testing import (
     a_claim,
     a_device_class,

@@ -63,7 +63,7 @@ PACKAGES = {
         ("tests/apiserver/test_kinds.py", "tests/apiserver/test_recorded_answers.py"),
     ),
     "capacity": Package(
-        ("src/holdfast/capacity/*.py",),
+        ("src/holdfast/state/reservations/*.py",),
         ("tests/capacity/*.py", "tests/reservations/*.py", "tests/policies/*.py"),
     ),
 }  # fmt: skip

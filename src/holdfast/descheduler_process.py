@@ -19,12 +19,12 @@ from holdfast.descheduler.descheduler import Descheduler
 from holdfast.descheduler.plan import PlannedMove
 from holdfast.elected_process import ElectedProcess
 from holdfast.engine.profile import Profile
-from holdfast.migration.arguments import KIND
 from holdfast.plugins import default_profiles
 from holdfast.runtime.clock import Clock
 from holdfast.runtime.errors import BadConfiguration
 from holdfast.runtime.metric_types import CallbackMetric, MetricCollector
 from holdfast.runtime.settings import ElectionSettings, RequestLimits
+from holdfast.state.migration.arguments import KIND
 
 __all__ = [
     "DeschedulerConfiguration",

@@ -20,7 +20,6 @@ from holdfast.apiserver.wire.http_connection import HttpConnection, read_body
 from holdfast.apiserver.wire.https_listener import HttpsServer, listen
 from holdfast.apiserver.wire.in_flight import InFlightLimits, too_many
 from holdfast.apiserver.wire.responses import error_response
-from holdfast.classic_dra.admission_review import answer_review
 from holdfast.runtime.certificates import KeyPair, make_authority, make_server_certificate
 from holdfast.runtime.clock import Clock
 from holdfast.runtime.errors import (
@@ -41,6 +40,7 @@ from holdfast.runtime.metric_types import (
 from holdfast.runtime.private_files import replace_file, write_private
 from holdfast.runtime.repeated_log import Repeats
 from holdfast.runtime.settings import ServerLimits
+from holdfast.state.classic_dra.admission_review import answer_review
 
 PATH, PAGES = "/pods", ("healthz", "livez", "readyz")
 CERTIFICATE, KEY, AUTHORITY = "tls.crt", "tls.key", "ca.crt"

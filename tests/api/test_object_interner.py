@@ -7,8 +7,8 @@ from msgspec.structs import fields
 
 from holdfast.api.meta import Condition
 from holdfast.api.object_interner import ObjectInterner
-from holdfast.columns.interner import ResourceNames
-from holdfast.columns.pod_info import PodInfo
+from holdfast.state.columns.interner import ResourceNames
+from holdfast.state.columns.pod_info import PodInfo
 from holdfast.testing import a_node, a_pod, typed
 
 TOKEN = {"name": "kube-api-access-x", "projected": {"sources": []}}

@@ -4,13 +4,13 @@ import pytest
 
 from holdfast.api import reservation_names as names
 from holdfast.api.annotations import allocated_reservation
-from holdfast.capacity.reservation_annotations import (
+from holdfast.runtime.errors import BadRequest
+from holdfast.state.reservations.reservation_annotations import (
     affinity_of,
     annotated_allocations,
     exact_match_of,
     resized_amounts,
 )
-from holdfast.runtime.errors import BadRequest
 from holdfast.testing import a_pod, a_reservation, typed
 
 DEEP = '{"a":' * 5000 + "1" + "}" * 5000

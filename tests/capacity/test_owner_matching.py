@@ -4,11 +4,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from holdfast.capacity.matching import allows_pre_allocation
-from holdfast.capacity.owner_rules import compile_owners
-from holdfast.capacity.reservation_annotations import affinity_of
 from holdfast.framework.world import World
 from holdfast.runtime.errors import BadRequest
+from holdfast.state.reservations.matching import allows_pre_allocation
+from holdfast.state.reservations.owner_rules import compile_owners
+from holdfast.state.reservations.reservation_annotations import affinity_of
 from holdfast.testing import a_node, a_pod, a_reservation, typed
 
 PREFIX = "scheduling.koordinator.sh"

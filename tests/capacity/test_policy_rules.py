@@ -4,9 +4,9 @@ import logging
 
 import pytest
 
-from holdfast.capacity.policies import bound_time, compile_policy
 from holdfast.framework.world import World
 from holdfast.runtime.errors import Invalid
+from holdfast.state.resource_policies.policies import bound_time, compile_policy
 from holdfast.testing import a_pod, a_resource_policy, a_unit, typed
 
 

@@ -2,8 +2,8 @@
 
 from random import Random
 
-from holdfast.capacity.policies import compile_policy
-from holdfast.capacity.policy_usage import usage_of
+from holdfast.state.resource_policies.policies import compile_policy
+from holdfast.state.resource_policies.policy_usage import usage_of
 from holdfast.testing import a_node, a_pod, a_resource_policy, a_unit, typed
 
 NODE = typed(a_node("a1", labels={"tier": "od"}))

@@ -3,8 +3,12 @@
 import pytest
 
 from capacity.reserved_world import a_world, drawing, held
-from holdfast.capacity.pre_allocation import PreAllocationResult, PreAllocationRules, choose_pods
-from holdfast.columns.interner import CPU, MEMORY
+from holdfast.state.columns.interner import CPU, MEMORY
+from holdfast.state.reservations.pre_allocation import (
+    PreAllocationResult,
+    PreAllocationRules,
+    choose_pods,
+)
 from holdfast.testing import a_pod, a_reservation, typed
 
 

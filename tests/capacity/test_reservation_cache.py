@@ -3,11 +3,11 @@
 import pytest
 
 from capacity.reserved_world import a_world, drawing, held
-from holdfast.capacity import matching
-from holdfast.capacity.reserved_resources import expected_reservation
-from holdfast.columns.interner import CPU, MEMORY, PODS
 from holdfast.engine.invariants import check_invariants
 from holdfast.framework.world import World
+from holdfast.state.columns.interner import CPU, MEMORY, PODS
+from holdfast.state.reservations import matching
+from holdfast.state.reservations.reserved_resources import expected_reservation
 from holdfast.testing import a_node, a_pod, a_reservation, typed
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from holdfast.api import reservation_names as names
 from holdfast.api.requests import pod_request
-from holdfast.capacity.reserve_pod import reserve_pod
+from holdfast.state.reservations.reserve_pod import reserve_pod
 from holdfast.testing import a_reservation, typed
 
 HIGHEST = 2147483647

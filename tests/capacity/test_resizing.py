@@ -2,7 +2,12 @@
 
 import pytest
 
-from holdfast.capacity.resizing import larger_amounts, same_amounts, shrinks, wanted_amounts
+from holdfast.state.reservations.resizing import (
+    larger_amounts,
+    same_amounts,
+    shrinks,
+    wanted_amounts,
+)
 from holdfast.testing import a_reservation, typed
 
 GPU = "example.com/gpu"

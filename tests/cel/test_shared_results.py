@@ -7,7 +7,7 @@ import pytest
 from holdfast.api.cel import DeviceSelectors, EvaluationError
 from holdfast.api.cel.shared_results import fields_read
 from holdfast.api.devices import Device
-from holdfast.devices.slices import SliceInfo
+from holdfast.state.devices.slices import SliceInfo
 from holdfast.testing import a_device, a_slice, typed
 
 DRIVER = "gpu.example.com"

@@ -6,8 +6,8 @@ import json
 import pytest
 
 from holdfast.api.classic_dra.names import POD_CLAIMS
-from holdfast.classic_dra.admission_review import Result, answer_review, pod_patch
 from holdfast.runtime.errors import BadRequest
+from holdfast.state.classic_dra.admission_review import Result, answer_review, pod_patch
 
 ENTRY = {"name": "gpu", "claim": {"resourceClaimName": "mine"}, "containers": ["a"]}
 NAME_OF = "{}-new".format

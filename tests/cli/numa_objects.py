@@ -11,7 +11,7 @@ from holdfast.api.koordinator_names import (
     RDMA,
     RESOURCE_STATUS,
 )
-from holdfast.numa.cpu_set import parse_cpu_list
+from holdfast.state.numa.cpu_set import parse_cpu_list
 from holdfast.testing import a_pod, a_reservation
 
 _NAMES = {"gpu": GPU, "rdma": RDMA}

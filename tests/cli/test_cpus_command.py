@@ -10,8 +10,8 @@ from holdfast.api import koordinator_names as names
 from holdfast.cli.cpus.listing import NO_NODES, as_text, nodes_as_text
 from holdfast.cli.cpus.node_cpus import as_data, nodes_with_topology, read_node_cpus, summary
 from holdfast.cli.world_building import build_world
-from holdfast.numa.cpu_set import format_cpu_list, mask_of
 from holdfast.runtime.errors import Refused
+from holdfast.state.numa.cpu_set import format_cpu_list, mask_of
 from holdfast.testing import a_node, typed
 from holdfast.testing.numa_builders import a_topology
 

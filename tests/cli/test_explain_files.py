@@ -13,9 +13,9 @@ from holdfast.api.pod import Pod
 from holdfast.cli.app import app
 from holdfast.cli.objects import Manifest, read_object
 from holdfast.cli.snapshot import snapshot_from_objects
-from holdfast.columns.interner import ResourceNames
-from holdfast.columns.pod_info import PodInfo
 from holdfast.runtime.errors import BadRequest
+from holdfast.state.columns.interner import ResourceNames
+from holdfast.state.columns.pod_info import PodInfo
 from holdfast.testing import a_claim, a_device_class, a_node, a_pod, a_slice, typed
 
 NODES = [a_node("a", cpu="4"), a_node("b", cpu="4", taints=[{"key": "k", "effect": "NoSchedule"}])]

@@ -21,13 +21,13 @@ from holdfast.api.koordinator_names import (
     RESOURCE_STATUS,
 )
 from holdfast.api.scheme import NODES, PODS
-from holdfast.capacity.recorded_allocations import TOO_MUCH
 from holdfast.cli.health import HealthServer
 from holdfast.cli.scheduler_pages import SchedulerState
 from holdfast.client.endpoint import Endpoint
 from holdfast.client.http import HttpTransport
 from holdfast.client.transport import Request
 from holdfast.configuration.reading import Configuration, effective_configuration
+from holdfast.state.recorded_allocations import TOO_MUCH
 from holdfast.testing import a_node, a_pod, a_reservation
 from holdfast.testing.harness import Harness
 from holdfast.testing.numa_builders import a_bound_pod, a_topology

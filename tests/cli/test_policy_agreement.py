@@ -6,12 +6,12 @@ import pytest
 
 from holdfast.api.resource_policy import NEXT_UNITS_POLICIES
 from holdfast.api.scheme import PODS, RESOURCE_POLICIES
-from holdfast.capacity.policy_usage import headroom_text, usage_text
 from holdfast.cli.connection import list_all
 from holdfast.cli.policy.next_pod import NextPod
 from holdfast.cli.policy.reading import compile_one, require_usage
 from holdfast.cli.policy.why import explain
 from holdfast.cli.scheduler_configuration import load_configuration
+from holdfast.state.resource_policies.policy_usage import headroom_text, usage_text
 from holdfast.testing import a_unit
 from holdfast.testing.harness import Harness
 from policies.objects import classes, common_nodes, pod, policy

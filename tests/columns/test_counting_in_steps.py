@@ -7,9 +7,9 @@ import pytest
 
 from holdfast.api.labels import from_selector
 from holdfast.api.meta import LabelSelector
-from holdfast.columns import pod_placements
-from holdfast.columns.affinity_terms import PodSelector
 from holdfast.framework.world import World
+from holdfast.state.columns import pod_placements
+from holdfast.state.columns.affinity_terms import PodSelector
 from holdfast.testing import a_namespace, a_node, a_pod, typed
 from soak_size import SEED, TIMES
 

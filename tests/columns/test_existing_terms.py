@@ -4,8 +4,8 @@ from random import Random
 
 import pytest
 
-from holdfast.columns import existing_terms
 from holdfast.framework.world import World
+from holdfast.state.columns import existing_terms
 from holdfast.testing import a_namespace, a_node, a_pod, typed
 from soak_size import SEED, TIMES
 

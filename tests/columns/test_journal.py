@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from holdfast.columns.journal import FEW_ROWS, Journal
+from holdfast.state.columns.journal import FEW_ROWS, Journal
 
 
 def test_few_changes_are_a_list_without_repeats():

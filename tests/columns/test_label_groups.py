@@ -5,10 +5,10 @@ from random import Random
 import pytest
 
 from holdfast.api.labels import from_labels
-from holdfast.columns import counter_steps, label_groups
-from holdfast.columns.label_groups import LabelGroups
-from holdfast.columns.node_table import NodeTable
-from holdfast.columns.pod_info import PodInfo
+from holdfast.state.columns import counter_steps, label_groups
+from holdfast.state.columns.label_groups import LabelGroups
+from holdfast.state.columns.node_table import NodeTable
+from holdfast.state.columns.pod_info import PodInfo
 from holdfast.testing import a_node, a_pod, typed
 from soak_size import SEED, TIMES
 

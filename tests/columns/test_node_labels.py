@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from holdfast.columns.node_labels import NodeLabels
+from holdfast.state.columns.node_labels import NodeLabels
 
 
 @pytest.mark.parametrize("values", [("a", "b", "c"), ("b", "a", "b"), ("a", None, "c")])

@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 
 from holdfast.api.labels import from_labels, parse
-from holdfast.columns.interner import CPU, MEMORY, PODS
-from holdfast.columns.node_table import NodeTable
-from holdfast.columns.pod_info import PodInfo
+from holdfast.state.columns.interner import CPU, MEMORY, PODS
+from holdfast.state.columns.node_table import NodeTable
+from holdfast.state.columns.pod_info import PodInfo
 from holdfast.testing import a_node, a_pod, typed
 
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from holdfast.columns.interner import CPU, ResourceNames
-from holdfast.columns.pod_info import PodInfo
+from holdfast.state.columns.interner import CPU, ResourceNames
+from holdfast.state.columns.pod_info import PodInfo
 from holdfast.testing import a_pod, typed
 
 

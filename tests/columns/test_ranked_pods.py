@@ -4,10 +4,10 @@ from random import Random
 
 import pytest
 
-from holdfast.columns.interner import CPU
-from holdfast.columns.node_table import NodeTable
-from holdfast.columns.pod_info import PodInfo
-from holdfast.columns.ranked_pods import RankedPods
+from holdfast.state.columns.interner import CPU
+from holdfast.state.columns.node_table import NodeTable
+from holdfast.state.columns.pod_info import PodInfo
+from holdfast.state.columns.ranked_pods import RankedPods
 from holdfast.testing import a_node, a_pod, typed
 from soak_size import SEED, TIMES
 

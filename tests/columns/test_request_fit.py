@@ -4,10 +4,10 @@ import numpy as np
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from holdfast.columns.amounts import NodeAmounts
-from holdfast.columns.interner import CPU, EPHEMERAL, MEMORY, PODS, ResourceNames
-from holdfast.columns.pod_info import PodInfo
-from holdfast.columns.request_fit import (
+from holdfast.state.columns.amounts import NodeAmounts
+from holdfast.state.columns.interner import CPU, EPHEMERAL, MEMORY, PODS, ResourceNames
+from holdfast.state.columns.pod_info import PodInfo
+from holdfast.state.columns.request_fit import (
     ENOUGH,
     Need,
     RequestFit,

@@ -6,10 +6,10 @@ from random import Random
 
 import numpy as np
 
-from holdfast.columns.counters import SelectorCount
-from holdfast.columns.journal import Journal
-from holdfast.columns.node_labels import NodeLabels
-from holdfast.columns.row_buckets import BUCKETS_PER_VALUE, RowBuckets
+from holdfast.state.columns.counters import SelectorCount
+from holdfast.state.columns.journal import Journal
+from holdfast.state.columns.node_labels import NodeLabels
+from holdfast.state.columns.row_buckets import BUCKETS_PER_VALUE, RowBuckets
 
 ROWS = 12
 

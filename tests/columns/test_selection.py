@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 from holdfast.api.decode import convert_object
 from holdfast.api.node_selection import compile_selector
 from holdfast.api.pod import NodeSelector
-from holdfast.columns.node_table import NodeTable
-from holdfast.columns.selection import terms_selected
 from holdfast.plugins.dynamic_resources.device_search import usable_nodes
+from holdfast.state.columns.node_table import NodeTable
+from holdfast.state.columns.selection import terms_selected
 from holdfast.testing import a_claim, a_node, typed
 
 LABELS = ({"zone": "x"}, {"zone": "y", "size": "3"}, {"size": "12"}, {})

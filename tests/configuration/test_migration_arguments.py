@@ -5,9 +5,9 @@ import yaml
 
 from holdfast.configuration.file import load
 from holdfast.controllers.profile_settings import controller_settings
-from holdfast.migration.arguments import MigrationControllerArgs, find_args, read_args
 from holdfast.runtime.errors import BadConfiguration, NotBuilt
 from holdfast.runtime.settings import MigrationSettings, ObjectLimit
+from holdfast.state.migration.arguments import MigrationControllerArgs, find_args, read_args
 
 SCHEDULING = {
     "apiVersion": "kubescheduler.config.k8s.io/v1",

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from conformance.faulty_plugins import with_plan
-from holdfast.columns.journal import FEW_ROWS, Journal
 from holdfast.framework.plugin import NO_CHANGE, Scope, Traits
 from holdfast.plugins import REGISTRY
 from holdfast.plugins.balanced_allocation import BalancedAllocation
@@ -13,6 +12,7 @@ from holdfast.plugins.node_resources_fit.plugin import FitPlan
 from holdfast.plugins.pod_topology_spread import PodTopologySpread
 from holdfast.plugins.pod_topology_spread.soft_constraints import SoftConstraints
 from holdfast.plugins.taint_toleration import TaintToleration, ToleratedTaints
+from holdfast.state.columns.journal import FEW_ROWS, Journal
 from holdfast.testing import a_claim, a_device_class, a_pod, a_replica_set, a_slice, typed
 from holdfast.testing.conformance import check_plugin
 from holdfast.testing.random_cluster import HOST, ZONE, RandomCluster

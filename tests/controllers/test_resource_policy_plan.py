@@ -6,8 +6,6 @@ import pytest
 
 from holdfast.api.deletion_cost import DELETION_COST, MANAGED_DELETION_COST, POLICY_UID
 from holdfast.api.scheme import PODS
-from holdfast.capacity.policies import compile_policy
-from holdfast.capacity.policy_usage import usage_of
 from holdfast.controllers.planned_writes import Patch
 from holdfast.controllers.resource_policy.plan import (
     MAX_GROUPS,
@@ -16,6 +14,8 @@ from holdfast.controllers.resource_policy.plan import (
     plan_deletion_cost,
     plan_policy_status,
 )
+from holdfast.state.resource_policies.policies import compile_policy
+from holdfast.state.resource_policies.policy_usage import usage_of
 from holdfast.testing import a_node, a_pod, a_resource_policy, a_unit, typed
 
 NOW = 1_700_000_000.0

@@ -4,11 +4,11 @@ from holdfast.api.decode import convert_object
 from holdfast.api.pod import Pod
 from holdfast.api.requests import pod_request
 from holdfast.api.shared_device import SharedDevices
-from holdfast.device_share.allocations import SharedDeviceAllocation, use_of
-from holdfast.device_share.candidates import DeviceRejection
-from holdfast.device_share.choosing import choose_devices
-from holdfast.device_share.node_devices import NodeDeviceState, inventory_of
-from holdfast.device_share.pod_devices import pod_devices
+from holdfast.state.device_share.allocations import SharedDeviceAllocation, use_of
+from holdfast.state.device_share.candidates import DeviceRejection
+from holdfast.state.device_share.choosing import choose_devices
+from holdfast.state.device_share.node_devices import NodeDeviceState, inventory_of
+from holdfast.state.device_share.pod_devices import pod_devices
 
 KOORD = "koordinator.sh/"
 ANNOTATION = "scheduling.koordinator.sh/"

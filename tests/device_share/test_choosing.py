@@ -3,9 +3,9 @@
 import pytest
 
 from device_share.building import asked, chosen, gpu, holding, node, rdma, using
-from holdfast.device_share.choosing import choose_devices
-from holdfast.device_share.scoring import ScoringStrategy
-from holdfast.numa.policy_names import MOST_ALLOCATED
+from holdfast.state.device_share.choosing import choose_devices
+from holdfast.state.device_share.scoring import ScoringStrategy
+from holdfast.state.numa.policy_names import MOST_ALLOCATED
 
 GI = 2**30
 G2 = node(gpu(0), gpu(1))

@@ -6,12 +6,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from device_share.building import asked, gpu, node, rdma, using
-from holdfast.device_share.allocation_annotation import allocations_text, read_allocations
-from holdfast.device_share.allocations import use_of
-from holdfast.device_share.candidates import DeviceRejection, Restriction
-from holdfast.device_share.choosing import choose_devices
-from holdfast.device_share.requests import MEMORY
-from holdfast.device_share.scoring import ScoringStrategy
+from holdfast.state.device_share.allocation_annotation import allocations_text, read_allocations
+from holdfast.state.device_share.allocations import use_of
+from holdfast.state.device_share.candidates import DeviceRejection, Restriction
+from holdfast.state.device_share.choosing import choose_devices
+from holdfast.state.device_share.requests import MEMORY
+from holdfast.state.device_share.scoring import ScoringStrategy
 
 GI = 2**30
 FUNCTIONS = [{"labels": {}, "vfs": [{"minor": i, "busID": f"0000:{i}"} for i in range(2)]}]

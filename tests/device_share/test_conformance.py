@@ -11,10 +11,10 @@ from holdfast.api.koordinator_names import (
     GPU_MEMORY_RATIO,
 )
 from holdfast.api.reservation_names import ALLOCATED, IGNORED
-from holdfast.device_share.ledger import DeviceOptions
-from holdfast.numa.pod_trials import NumaOptions
 from holdfast.plugins.device_share import DeviceShare
 from holdfast.plugins.node_numa_resource import NodeNUMAResource
+from holdfast.state.device_share.ledger import DeviceOptions
+from holdfast.state.numa.pod_trials import NumaOptions
 from holdfast.testing import typed
 from holdfast.testing.conformance import check_plugin
 from holdfast.testing.numa_builders import a_topology

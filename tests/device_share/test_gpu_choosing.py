@@ -5,11 +5,11 @@ import json
 import pytest
 
 from device_share.building import ANNOTATION, asked, chosen, gpu, holding, node
-from holdfast.device_share.allocations import SharedDeviceAllocation, use_of
-from holdfast.device_share.candidates import DeviceRejection, Restriction
-from holdfast.device_share.choosing import choose_devices, node_rejection
-from holdfast.device_share.scoring import ScoringStrategy
-from holdfast.numa.policy_names import MOST_ALLOCATED
+from holdfast.state.device_share.allocations import SharedDeviceAllocation, use_of
+from holdfast.state.device_share.candidates import DeviceRejection, Restriction
+from holdfast.state.device_share.choosing import choose_devices, node_rejection
+from holdfast.state.device_share.scoring import ScoringStrategy
+from holdfast.state.numa.policy_names import MOST_ALLOCATED
 
 FULL, HALF = (100, 16 * 2**30, 100), (50, 8 * 2**30, 50)
 PAIRS = node(*(gpu(minor, at=(minor // 4, str(minor // 2))) for minor in range(8)))

@@ -6,10 +6,10 @@ import pytest
 
 from device_share.building import asked, chosen, gpu, holding, node, rdma
 from holdfast.api.shared_device import VirtualFunction
-from holdfast.device_share.allocation_annotation import allocations_text, read_allocations
-from holdfast.device_share.allocations import SharedDeviceAllocation, use_of
-from holdfast.device_share.choosing import choose_devices
 from holdfast.runtime.errors import BadRequest
+from holdfast.state.device_share.allocation_annotation import allocations_text, read_allocations
+from holdfast.state.device_share.allocations import SharedDeviceAllocation, use_of
+from holdfast.state.device_share.choosing import choose_devices
 
 KEY = "scheduling.koordinator.sh/device-allocated"
 GI = 2**30

@@ -4,8 +4,8 @@ from random import Random
 
 import pytest
 
-from holdfast.device_share.allocations import DeviceUse, SharedDeviceAllocation, use_of
-from holdfast.device_share.node_holders import DeviceHolder, NodeHolders, sum_of
+from holdfast.state.device_share.allocations import DeviceUse, SharedDeviceAllocation, use_of
+from holdfast.state.device_share.node_holders import DeviceHolder, NodeHolders, sum_of
 
 
 def a_use(dice, most=3):

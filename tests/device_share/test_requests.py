@@ -2,13 +2,13 @@
 
 import pytest
 
-from holdfast.device_share.requests import (
+from holdfast.runtime.errors import BadRequest
+from holdfast.state.device_share.requests import (
     SharedDeviceRequest,
     device_requests,
     device_resources,
     in_names_of,
 )
-from holdfast.runtime.errors import BadRequest
 
 GI = 2**30
 

@@ -2,20 +2,20 @@
 
 import numpy as np
 
-from holdfast.columns.node_table import NodeTable
-from holdfast.devices.allocated_devices import AllocatedDevices
-from holdfast.devices.allocation_cache import (
+from holdfast.state.columns.node_table import NodeTable
+from holdfast.state.devices.allocated_devices import AllocatedDevices
+from holdfast.state.devices.allocation_cache import (
     DOES_NOT_FIT,
     ERROR,
     FITS,
     INVALID_POOL,
     NOT_SEARCHED,
 )
-from holdfast.devices.errors import AllocationError, NodeAllocationError
-from holdfast.devices.features import Features
-from holdfast.devices.inventory import Inventory
-from holdfast.devices.pools import build_pool, in_search_order, newest_by_pool
-from holdfast.devices.slices import SliceInfo
+from holdfast.state.devices.errors import AllocationError, NodeAllocationError
+from holdfast.state.devices.features import Features
+from holdfast.state.devices.inventory import Inventory
+from holdfast.state.devices.pools import build_pool, in_search_order, newest_by_pool
+from holdfast.state.devices.slices import SliceInfo
 from holdfast.testing import a_claim, a_device, a_device_class, a_slice, typed
 
 DRIVER = "gpu.example.com"

@@ -2,10 +2,10 @@
 
 import pytest
 
-from holdfast.columns.node_table import NodeTable
-from holdfast.devices.errors import AllocationError, NodeAllocationError
-from holdfast.devices.features import Features
-from holdfast.devices.inventory import Inventory
+from holdfast.state.columns.node_table import NodeTable
+from holdfast.state.devices.errors import AllocationError, NodeAllocationError
+from holdfast.state.devices.features import Features
+from holdfast.state.devices.inventory import Inventory
 from holdfast.testing import a_claim, a_device, a_device_class, a_node, a_slice, typed
 
 NUMA = "gpu.example.com/numa"

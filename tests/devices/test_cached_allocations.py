@@ -6,9 +6,9 @@ from hypothesis import strategies as st
 
 from devices.device_cluster import Cluster, gather_pools
 from devices.random_devices import CLAIM, CLAIMS, COUNTERS, GONE, NODES, RACK, SLICE, happen
-from holdfast.devices import node_pools, search
-from holdfast.devices.allocated_devices import AllocatedDevices
-from holdfast.devices.slices import SliceInfo
+from holdfast.state.devices import node_pools, search
+from holdfast.state.devices.allocated_devices import AllocatedDevices
+from holdfast.state.devices.slices import SliceInfo
 from holdfast.testing import a_node
 from soak_size import law
 

@@ -4,7 +4,7 @@ import pytest
 
 from devices.device_cluster import Cluster
 from holdfast.api.cel.devices import CompiledSelector, DeviceSelectors
-from holdfast.devices.allocator import Allocator
+from holdfast.state.devices.allocator import Allocator
 from holdfast.testing import a_claim, a_device, a_node, a_slice
 
 HOSTILE = 300

@@ -1,8 +1,8 @@
 """Extended resources that devices serve: classes, requests and mappings."""
 
-from holdfast.columns.node_table import NodeTable
-from holdfast.devices.extended_resources import create_requests_and_mappings
-from holdfast.devices.inventory import Inventory
+from holdfast.state.columns.node_table import NodeTable
+from holdfast.state.devices.extended_resources import create_requests_and_mappings
+from holdfast.state.devices.inventory import Inventory
 from holdfast.testing import a_device_class, a_pod, typed
 
 GPU = "example.com/gpu"

@@ -12,12 +12,12 @@ from devices.device_cluster import DRIVER, Cluster
 from holdfast.api.cel import DeviceSelectors
 from holdfast.api.devices import EXTENDED_CLAIM
 from holdfast.api.meta import OwnerReference
-from holdfast.columns.node_table import NodeTable
-from holdfast.devices.allocation_cache import DOES_NOT_FIT, ERROR, FITS
-from holdfast.devices.allocator import Allocator
-from holdfast.devices.claims import Claims, in_flight_uid
-from holdfast.devices.inventory import Inventory
 from holdfast.framework.world import World
+from holdfast.state.columns.node_table import NodeTable
+from holdfast.state.devices.allocation_cache import DOES_NOT_FIT, ERROR, FITS
+from holdfast.state.devices.allocator import Allocator
+from holdfast.state.devices.claims import Claims, in_flight_uid
+from holdfast.state.devices.inventory import Inventory
 from holdfast.testing import a_claim, a_device, a_device_class, a_node, a_slice, typed
 from soak_size import law
 

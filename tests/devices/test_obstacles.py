@@ -6,9 +6,9 @@ from hypothesis import strategies as st
 
 from devices.device_cluster import Cluster, allocated_claim, counters, part
 from devices.random_devices import CLAIM, CLAIMS, COUNTERS, GONE, NODES, RACK, SLICE, happen
-from holdfast.devices.allocation_cache import DOES_NOT_FIT, FITS
-from holdfast.devices.errors import AllocationError
-from holdfast.devices.obstacles import find_obstacles
+from holdfast.state.devices.allocation_cache import DOES_NOT_FIT, FITS
+from holdfast.state.devices.errors import AllocationError
+from holdfast.state.devices.obstacles import find_obstacles
 from holdfast.testing import a_claim, a_device, a_node, a_slice, typed
 from soak_size import law
 

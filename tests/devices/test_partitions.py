@@ -3,8 +3,8 @@
 import pytest
 
 from devices.device_cluster import Cluster, allocated_claim, counters, part
-from holdfast.devices.allocation_cache import DOES_NOT_FIT, ERROR, FITS, INVALID_POOL
-from holdfast.devices.allocator import Allocator
+from holdfast.state.devices.allocation_cache import DOES_NOT_FIT, ERROR, FITS, INVALID_POOL
+from holdfast.state.devices.allocator import Allocator
 from holdfast.testing import a_claim, a_device, a_node, a_slice
 
 RACK = "example.com/rack"

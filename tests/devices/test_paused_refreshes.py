@@ -4,7 +4,7 @@ import pytest
 
 from devices.device_cluster import Cluster, allocated_claim
 from devices.random_devices import CLAIMS, RACK
-from holdfast.devices import node_pools, row_table, search
+from holdfast.state.devices import node_pools, row_table, search
 from holdfast.testing import a_device, a_node, a_slice
 
 DEVICES = [

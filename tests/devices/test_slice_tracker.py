@@ -5,9 +5,9 @@ from hypothesis import strategies as st
 
 from holdfast.api.decode import convert_object
 from holdfast.api.devices import DeviceTaintRule, ResourceSlice
-from holdfast.columns.node_table import NodeTable
-from holdfast.devices.inventory import Inventory
-from holdfast.devices.slice_tracker import SliceTracker
+from holdfast.state.columns.node_table import NodeTable
+from holdfast.state.devices.inventory import Inventory
+from holdfast.state.devices.slice_tracker import SliceTracker
 from holdfast.testing import a_device, a_slice, a_taint_rule
 from soak_size import law
 

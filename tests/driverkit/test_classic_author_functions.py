@@ -12,11 +12,11 @@ from holdfast.api.classic_dra.names import IMMEDIATE
 from holdfast.api.classic_dra.node_inventory import NODE_INVENTORIES
 from holdfast.api.classic_dra.types import ClassicAllocation
 from holdfast.api.scheme import PODS
-from holdfast.classic_dra.ledger import ClassicLedger
 from holdfast.cli.classic_explanation import read_failures
-from holdfast.columns.node_table import NodeTable
 from holdfast.driverkit import Choice, Device, Driver, Retry, Unsuitable
 from holdfast.driverkit.classic import fit_handlers
+from holdfast.state.classic_dra.ledger import ClassicLedger
+from holdfast.state.columns.node_table import NodeTable
 
 
 async def test_C049_missing_parameters_keep_a_claim_pending_until_they_are_there(tmp_path):

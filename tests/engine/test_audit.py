@@ -3,10 +3,10 @@
 import pytest
 
 from holdfast.api import reservation_names as names
-from holdfast.columns.interner import CPU
 from holdfast.engine.audit import Auditor
 from holdfast.engine.invariants import check_invariants
 from holdfast.framework.plugin import Placement
+from holdfast.state.columns.interner import CPU
 from holdfast.testing import (
     FakeCluster,
     a_device,

@@ -1,8 +1,8 @@
 """The world: objects that are added, removed and copied."""
 
-from holdfast.columns.interner import CPU
 from holdfast.framework.view import View
 from holdfast.framework.world import World
+from holdfast.state.columns.interner import CPU
 from holdfast.testing import a_namespace, a_node, a_pod, a_reservation, a_resource_policy, typed
 
 

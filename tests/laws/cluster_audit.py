@@ -16,12 +16,12 @@ from holdfast.api.scheme import (
     RESOURCE_POLICIES,
     SHARED_DEVICES,
 )
-from holdfast.capacity.owner_rules import compile_owners
-from holdfast.capacity.reservation_annotations import (
+from holdfast.state.device_share.requests import is_of_devices
+from holdfast.state.reservations.owner_rules import compile_owners
+from holdfast.state.reservations.reservation_annotations import (
     annotated_allocations,
     inner_reserved,
 )
-from holdfast.device_share.requests import is_of_devices
 from laws.cluster_edits import POLICY, REUSABLE, SIZE, owners_before, was
 
 IGNORED = "scheduling.koordinator.sh/reservation-ignored"

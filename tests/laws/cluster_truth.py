@@ -6,9 +6,9 @@ from collections import Counter
 from holdfast.api import durations
 from holdfast.api.requests import pod_request
 from holdfast.api.timestamps import parse_rfc3339
-from holdfast.capacity.resizing import wanted_amounts
-from holdfast.device_share.allocation_annotation import read_device_ids
-from holdfast.device_share.requests import in_names_of
+from holdfast.state.device_share.allocation_annotation import read_device_ids
+from holdfast.state.device_share.requests import in_names_of
+from holdfast.state.reservations.resizing import wanted_amounts
 from laws.cluster_audit import (
     HOLDING,
     amounts_of,

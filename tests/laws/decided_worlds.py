@@ -4,13 +4,13 @@ import numpy as np
 
 from holdfast.api.reservation import Reservation
 from holdfast.api.reservation_names import ALLOCATED, DRAWS
-from holdfast.capacity.pre_allocation import PreAllocationResult
-from holdfast.capacity.reserve_pod import reserve_pod
 from holdfast.engine.profile import build_profile
 from holdfast.framework.world import World
 from holdfast.plugins import REGISTRY
 from holdfast.plugins.reservation.reserve_pods import allocatable, allocated_from
 from holdfast.scheduler.cycle import schedule_pod
+from holdfast.state.reservations.pre_allocation import PreAllocationResult
+from holdfast.state.reservations.reserve_pod import reserve_pod
 from laws import random_worlds as worlds
 from laws.ledger_shape import shape_of
 

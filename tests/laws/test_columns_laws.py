@@ -8,14 +8,14 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.columns import journal
-from holdfast.columns.interner import PODS
 from holdfast.engine.decision import decide, feasible, scored_rows
 from holdfast.engine.profile import build_profile
 from holdfast.engine.scoring import score_rows, total
 from holdfast.framework.plugin import Code
 from holdfast.framework.rejection import Rejection
 from holdfast.plugins import REGISTRY, default_profiles
+from holdfast.state.columns import journal
+from holdfast.state.columns.interner import PODS
 from holdfast.testing import a_node, a_pod, typed
 from holdfast.testing.random_cluster import HOST, ZONE, RandomCluster
 from holdfast.testing.reference import first_objection, places, totals

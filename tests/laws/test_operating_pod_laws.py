@@ -9,7 +9,7 @@ import pytest
 from holdfast.api.annotations import allocated_reservation
 from holdfast.api.requests import nanos, request_nanos
 from holdfast.api.scheme import NODES, PODS
-from holdfast.capacity.operating_pods import current_owner, operating_reservation
+from holdfast.state.reservations.operating_pods import current_owner, operating_reservation
 from holdfast.testing import a_node, a_pod, a_priority_class
 from holdfast.testing.harness import Harness
 from laws.cluster_steps import Network

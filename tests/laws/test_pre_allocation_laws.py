@@ -10,10 +10,6 @@ from holdfast.api.annotations import allocated_reservation
 from holdfast.api.pod import Pod
 from holdfast.api.reservation import Reservation
 from holdfast.api.reservation_names import ALLOCATED, DRAWS
-from holdfast.capacity.pre_allocation import PreAllocationResult
-from holdfast.capacity.reserve_pod import reserve_pod
-from holdfast.columns.interner import PODS
-from holdfast.columns.pod_info import sum_of
 from holdfast.controllers.reservation.plan import plan_reservation
 from holdfast.controllers.reservation.usage import NodeUsage
 from holdfast.engine.invariants import check_invariants
@@ -23,6 +19,10 @@ from holdfast.framework.world import World
 from holdfast.plugins import REGISTRY
 from holdfast.plugins.reservation.reserve_pods import allocatable, allocated_from
 from holdfast.scheduler.cycle import schedule_pod, unreserve_and_forget
+from holdfast.state.columns.interner import PODS
+from holdfast.state.columns.pod_info import sum_of
+from holdfast.state.reservations.pre_allocation import PreAllocationResult
+from holdfast.state.reservations.reserve_pod import reserve_pod
 from holdfast.testing import a_node, a_pod, a_reservation, typed
 from laws import random_worlds as worlds
 from laws.ledger_shape import shape_of

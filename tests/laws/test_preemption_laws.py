@@ -9,8 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.api.reservation_names import DISABLE_PREEMPTIBLE as PROTECTED
-from holdfast.capacity.reserve_pod import reserve_pod
-from holdfast.columns import journal
 from holdfast.engine.audit import Auditor
 from holdfast.engine.decision import feasible
 from holdfast.engine.profile import build_profile
@@ -18,6 +16,8 @@ from holdfast.framework.rejection import Rejection
 from holdfast.framework.view import View
 from holdfast.framework.world import World
 from holdfast.plugins import REGISTRY
+from holdfast.state.columns import journal
+from holdfast.state.reservations.reserve_pod import reserve_pod
 from holdfast.testing import a_node, a_pod, typed
 from holdfast.testing.reference_preemption import preempt
 from laws.busy_cluster import NOW, BusyCluster

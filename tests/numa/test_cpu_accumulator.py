@@ -4,9 +4,9 @@ import random
 
 import pytest
 
-from holdfast.numa.cpu_accumulator import satisfies, take_cpus, usable_cpus
-from holdfast.numa.cpu_set import format_cpu_list, parse_cpu_list
-from holdfast.numa.policy_names import (
+from holdfast.state.numa.cpu_accumulator import satisfies, take_cpus, usable_cpus
+from holdfast.state.numa.cpu_set import format_cpu_list, parse_cpu_list
+from holdfast.state.numa.policy_names import (
     FULL_PCPUS,
     LEAST_ALLOCATED,
     MOST_ALLOCATED,
@@ -14,7 +14,7 @@ from holdfast.numa.policy_names import (
     PCPU_LEVEL,
     SPREAD_BY_PCPUS,
 )
-from holdfast.numa.topology import Cpu, cpu_topology
+from holdfast.state.numa.topology import Cpu, cpu_topology
 
 
 def node(sockets=2, nodes_per_socket=1, cores=4, threads=2, *, split=False):

@@ -2,8 +2,8 @@
 
 import pytest
 
-from holdfast.numa.cpu_set import format_cpu_list, lowest, members_of, parse_cpu_list
 from holdfast.runtime.errors import BadRequest
+from holdfast.state.numa.cpu_set import format_cpu_list, lowest, members_of, parse_cpu_list
 
 
 @pytest.mark.parametrize("text", ["", "0", "0-3,8", "1,3,5", "8191", "0-8191"])

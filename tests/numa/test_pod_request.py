@@ -5,8 +5,8 @@ import json
 import pytest
 
 from holdfast.api import koordinator_names as names
-from holdfast.numa.pod_request import NumaRequest, read_request
 from holdfast.runtime.errors import BadRequest
+from holdfast.state.numa.pod_request import NumaRequest, read_request
 
 
 def ask(

@@ -7,9 +7,9 @@ import pytest
 from holdfast.api import koordinator_names as names
 from holdfast.api.meta import ObjectMeta
 from holdfast.api.node_resource_topology import NodeResourceTopology, Zone, ZoneResource
-from holdfast.numa.cpu_set import format_cpu_list
-from holdfast.numa.node_policies import read_node
-from holdfast.numa.topology import NO_TOPOLOGY, NodeTopology, read_topology
+from holdfast.state.numa.cpu_set import format_cpu_list
+from holdfast.state.numa.node_policies import read_node
+from holdfast.state.numa.topology import NO_TOPOLOGY, NodeTopology, read_topology
 
 T16 = [{"id": i, "core": i // 2 % 4, "socket": i // 8, "node": i // 8} for i in range(16)]
 

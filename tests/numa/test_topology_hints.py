@@ -5,8 +5,13 @@ from itertools import product
 
 import pytest
 
-from holdfast.numa.policy_names import BEST_EFFORT, EXCLUSIVE_REQUIRED, RESTRICTED, SINGLE_NUMA_NODE
-from holdfast.numa.topology_hints import Hint, NodeUse, merge_hints, numa_masks
+from holdfast.state.numa.policy_names import (
+    BEST_EFFORT,
+    EXCLUSIVE_REQUIRED,
+    RESTRICTED,
+    SINGLE_NUMA_NODE,
+)
+from holdfast.state.numa.topology_hints import Hint, NodeUse, merge_hints, numa_masks
 
 
 def best_of_all(lists, exclusive, use, everything):

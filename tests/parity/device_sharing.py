@@ -7,12 +7,12 @@ from holdfast.api.pod import Pod
 from holdfast.api.quantity import units
 from holdfast.api.requests import pod_request
 from holdfast.api.shared_device import SharedDevices, VirtualFunction
-from holdfast.device_share.allocation_annotation import allocations_text, read_allocations
-from holdfast.device_share.allocations import DeviceUse, SharedDeviceAllocation, use_of
-from holdfast.device_share.node_devices import NodeDeviceState, inventory_of
-from holdfast.device_share.pod_devices import pod_devices
-from holdfast.device_share.requests import RESOURCES
-from holdfast.device_share.scoring import ScoringStrategy
+from holdfast.state.device_share.allocation_annotation import allocations_text, read_allocations
+from holdfast.state.device_share.allocations import DeviceUse, SharedDeviceAllocation, use_of
+from holdfast.state.device_share.node_devices import NodeDeviceState, inventory_of
+from holdfast.state.device_share.pod_devices import pod_devices
+from holdfast.state.device_share.requests import RESOURCES
+from holdfast.state.device_share.scoring import ScoringStrategy
 
 ALLOCATED = "scheduling.koordinator.sh/device-allocated"
 JOINT = "scheduling.koordinator.sh/device-joint-allocate"

@@ -6,7 +6,6 @@ import msgspec
 
 from holdfast.api.decode import convert_object
 from holdfast.api.reservation import Reservation
-from holdfast.capacity.matching import RefusalReason
 from holdfast.engine.plugin_results import run_pre_filter
 from holdfast.engine.plugin_use import PluginUse
 from holdfast.framework.plugin import PodChange
@@ -14,6 +13,7 @@ from holdfast.framework.view import View
 from holdfast.framework.world import World
 from holdfast.plugins.reservation import ReservationPlugin as Plugin
 from holdfast.plugins.reservation.diagnosis import NodeCounts, summary
+from holdfast.state.reservations.matching import RefusalReason
 from parity.scheduling import Asked, node, pod
 
 PREFIX = "scheduling.koordinator.sh"

@@ -12,12 +12,12 @@ from holdfast.api.node import Node, Taint
 from holdfast.api.pod import Toleration
 from holdfast.api.quantity import Quantity
 from holdfast.api.tolerations import tolerates
-from holdfast.devices.allocated_devices import AllocatedDevices
-from holdfast.devices.allocator import Allocator
-from holdfast.devices.consumable_capacity import consumed_amount, violates_policy
-from holdfast.devices.errors import AllocationError, NodeAllocationError
-from holdfast.devices.features import Features
-from holdfast.devices.slices import SliceInfo
+from holdfast.state.devices.allocated_devices import AllocatedDevices
+from holdfast.state.devices.allocator import Allocator
+from holdfast.state.devices.consumable_capacity import consumed_amount, violates_policy
+from holdfast.state.devices.errors import AllocationError, NodeAllocationError
+from holdfast.state.devices.features import Features
+from holdfast.state.devices.slices import SliceInfo
 from parity.harness import parity
 
 GATES = {

@@ -7,14 +7,19 @@ import pytest
 from holdfast.api.decode import convert_object
 from holdfast.api.devices import Allocation, ResourceClaim
 from holdfast.api.pod import Pod, PodResourceClaim
-from holdfast.devices.allocated_devices import AllocatedDevices
-from holdfast.devices.claims import ClaimNotReady, check_owner, expect_claim_name, is_reserved_for
-from holdfast.devices.extended_resources import create_requests_and_mappings
 from holdfast.plugins.dynamic_resources.plan import (
     ClaimAllocation,
     score_of_claim,
     with_allocation,
 )
+from holdfast.state.devices.allocated_devices import AllocatedDevices
+from holdfast.state.devices.claims import (
+    ClaimNotReady,
+    check_owner,
+    expect_claim_name,
+    is_reserved_for,
+)
+from holdfast.state.devices.extended_resources import create_requests_and_mappings
 from parity.harness import parity
 
 

@@ -6,7 +6,7 @@ import msgspec
 
 from holdfast.api.decode import convert_object
 from holdfast.api.devices import DeviceClass, DeviceTaintRule, ResourceSlice
-from holdfast.devices.slice_tracker import SliceTracker
+from holdfast.state.devices.slice_tracker import SliceTracker
 from parity.harness import parity
 
 TYPES = {

@@ -14,15 +14,15 @@ from holdfast.api.pod import Pod
 from holdfast.api.quantity import units
 from holdfast.api.shared_device import SharedDevices
 from holdfast.apiserver.kinds.koordinator_checks import gpu_share_errors
-from holdfast.device_share.allocation_annotation import allocations_text, read_allocations
-from holdfast.device_share.allocations import SharedDeviceAllocation
-from holdfast.device_share.partitions import partition_table
-from holdfast.device_share.pod_devices import pod_devices
-from holdfast.device_share.requests import RESOURCES
-from holdfast.numa.cpu_set import parse_cpu_list
-from holdfast.numa.node_policies import read_node
-from holdfast.numa.topology import NO_TOPOLOGY, read_topology
 from holdfast.runtime.errors import BadRequest
+from holdfast.state.device_share.allocation_annotation import allocations_text, read_allocations
+from holdfast.state.device_share.allocations import SharedDeviceAllocation
+from holdfast.state.device_share.partitions import partition_table
+from holdfast.state.device_share.pod_devices import pod_devices
+from holdfast.state.device_share.requests import RESOURCES
+from holdfast.state.numa.cpu_set import parse_cpu_list
+from holdfast.state.numa.node_policies import read_node
+from holdfast.state.numa.topology import NO_TOPOLOGY, read_topology
 from parity.harness import parity
 
 EXTENSION = "koord_extension.jsonl"

@@ -1,8 +1,8 @@
 """Koordinator's tables of allocating devices on one node."""
 
-from holdfast.device_share.candidates import DeviceRejection
-from holdfast.device_share.choosing import choose_devices
-from holdfast.device_share.node_devices import NodeDeviceState
+from holdfast.state.device_share.candidates import DeviceRejection
+from holdfast.state.device_share.choosing import choose_devices
+from holdfast.state.device_share.node_devices import NodeDeviceState
 from parity.device_sharing import (
     allocations,
     asked_by,

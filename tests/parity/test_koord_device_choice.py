@@ -2,14 +2,14 @@
 
 import pytest
 
-from holdfast.device_share.allocations import use_of
-from holdfast.device_share.candidates import DeviceRejection, Restriction
-from holdfast.device_share.choosing import choose_devices
-from holdfast.device_share.numa_hints import device_hints
-from holdfast.device_share.scoring import ScoringStrategy
-from holdfast.numa.cpu_set import mask_of
-from holdfast.numa.policy_names import LEAST_ALLOCATED
 from holdfast.runtime.errors import BadRequest
+from holdfast.state.device_share.allocations import use_of
+from holdfast.state.device_share.candidates import DeviceRejection, Restriction
+from holdfast.state.device_share.choosing import choose_devices
+from holdfast.state.device_share.numa_hints import device_hints
+from holdfast.state.device_share.scoring import ScoringStrategy
+from holdfast.state.numa.cpu_set import mask_of
+from holdfast.state.numa.policy_names import LEAST_ALLOCATED
 from parity.device_sharing import allocations, amounts, asked_by, state_of, use
 from parity.harness import parity
 

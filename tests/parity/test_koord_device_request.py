@@ -6,22 +6,22 @@ from holdfast.api.decode import convert_object
 from holdfast.api.pod import Pod
 from holdfast.api.quantity import units
 from holdfast.api.reservation import Reservation
-from holdfast.capacity.pre_allocation import read_rules
-from holdfast.capacity.reservation_annotations import affinity_of
-from holdfast.device_share.candidates import (
+from holdfast.framework.world import World
+from holdfast.runtime.errors import BadRequest
+from holdfast.state.device_share.candidates import (
     UNRESTRICTED,
     CandidateDevices,
     DeviceRejection,
     find_candidates,
 )
-from holdfast.device_share.choosing import with_memory
-from holdfast.device_share.node_devices import NodeDevice
-from holdfast.device_share.pod_devices import pod_devices
-from holdfast.device_share.requests import RESOURCES, device_requests
-from holdfast.device_share.scoring import Preference, ScoringStrategy, best_first
-from holdfast.framework.world import World
-from holdfast.numa.policy_names import MOST_ALLOCATED
-from holdfast.runtime.errors import BadRequest
+from holdfast.state.device_share.choosing import with_memory
+from holdfast.state.device_share.node_devices import NodeDevice
+from holdfast.state.device_share.pod_devices import pod_devices
+from holdfast.state.device_share.requests import RESOURCES, device_requests
+from holdfast.state.device_share.scoring import Preference, ScoringStrategy, best_first
+from holdfast.state.numa.policy_names import MOST_ALLOCATED
+from holdfast.state.reservations.pre_allocation import read_rules
+from holdfast.state.reservations.reservation_annotations import affinity_of
 from parity.device_sharing import amounts, hinted, state_of
 from parity.harness import parity
 

@@ -2,14 +2,14 @@
 
 import numpy as np
 
-from holdfast.device_share.allocations import use_of
-from holdfast.device_share.candidates import DeviceOffer, DeviceRejection, restriction_of
-from holdfast.device_share.choosing import choose_devices
-from holdfast.device_share.node_devices import NodeDeviceState
-from holdfast.device_share.scoring import ScoringStrategy, score_node
-from holdfast.numa.policy_names import LEAST_ALLOCATED
-from holdfast.numa.trial import OF_RESERVATION
 from holdfast.plugins.device_share.allocator import DeviceAllocator
+from holdfast.state.device_share.allocations import use_of
+from holdfast.state.device_share.candidates import DeviceOffer, DeviceRejection, restriction_of
+from holdfast.state.device_share.choosing import choose_devices
+from holdfast.state.device_share.node_devices import NodeDeviceState
+from holdfast.state.device_share.scoring import ScoringStrategy, score_node
+from holdfast.state.numa.policy_names import LEAST_ALLOCATED
+from holdfast.state.numa.trial import OF_RESERVATION
 from parity.device_sharing import allocations, asked_by, cached_state, use
 from parity.harness import parity
 

@@ -8,9 +8,9 @@ from holdfast.api.pod import Pod
 from holdfast.controllers.pod_migration import arbitration
 from holdfast.controllers.pod_migration.arbitration import arbitrate
 from holdfast.controllers.pod_migration.rate_limits import ObjectLimits
-from holdfast.migration.limits import MigratingPods, Workload, max_of_workload
-from holdfast.migration.pod_selection import MigrationCandidate, find_obstacle
 from holdfast.runtime.settings import MigrationSettings, ObjectLimit
+from holdfast.state.migration.limits import MigratingPods, Workload, max_of_workload
+from holdfast.state.migration.pod_selection import MigrationCandidate, find_obstacle
 from parity.harness import parity
 from parity.migrating import typed
 

@@ -1,14 +1,14 @@
 """Koordinator's NodeNUMAResource: CPUs and amounts of the NUMA nodes of one node."""
 
 from holdfast.api.quantity import milli, units
-from holdfast.numa.cpu_set import format_cpu_list, mask_of, parse_cpu_list
-from holdfast.numa.node_policies import POLICY_MISMATCH, NodePolicies, merge_numa_policies
-from holdfast.numa.node_state import PodHolding, node_shape, state_of
-from holdfast.numa.pod_request import NumaRequest
-from holdfast.numa.resource_status import NumaAllocation, ordered
-from holdfast.numa.topology import Cpu, NodeTopology, NumaZone, cpu_topology
-from holdfast.numa.topology_hints import Hint
-from holdfast.numa.trial import Situation, allocate_within, amount_hints, available_amounts
+from holdfast.state.numa.cpu_set import format_cpu_list, mask_of, parse_cpu_list
+from holdfast.state.numa.node_policies import POLICY_MISMATCH, NodePolicies, merge_numa_policies
+from holdfast.state.numa.node_state import PodHolding, node_shape, state_of
+from holdfast.state.numa.pod_request import NumaRequest
+from holdfast.state.numa.resource_status import NumaAllocation, ordered
+from holdfast.state.numa.topology import Cpu, NodeTopology, NumaZone, cpu_topology
+from holdfast.state.numa.topology_hints import Hint
+from holdfast.state.numa.trial import Situation, allocate_within, amount_hints, available_amounts
 from parity.harness import parity
 
 FILE = "koord_numa.jsonl"

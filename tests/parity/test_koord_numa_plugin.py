@@ -8,12 +8,12 @@ from holdfast.api.pod import Pod
 from holdfast.api.quantity import milli
 from holdfast.framework.plugin import Placement
 from holdfast.framework.world import World
-from holdfast.numa.cpu_set import format_cpu_list, mask_of, members_of
-from holdfast.numa.resource_status import (
+from holdfast.state.numa.cpu_set import format_cpu_list, mask_of, members_of
+from holdfast.state.numa.resource_status import (
     amount_fields,
     completed_spec,
 )
-from holdfast.numa.trial import Situation, allocate_within
+from holdfast.state.numa.trial import Situation, allocate_within
 from parity.harness import parity
 from parity.numa import (
     PREFERRED,

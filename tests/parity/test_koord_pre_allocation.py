@@ -6,19 +6,19 @@ from holdfast.api import reservation_names as names
 from holdfast.api.decode import convert_object
 from holdfast.api.pod import Pod
 from holdfast.api.reservation import Reservation
-from holdfast.capacity.pre_allocation import (
+from holdfast.framework.plugin import NO_CHANGE, Code, PodChange
+from holdfast.framework.view import View
+from holdfast.framework.world import World
+from holdfast.plugins.reservation import ReservationPlugin as Plugin
+from holdfast.plugins.reservation.pre_allocation import PreAllocationPlan
+from holdfast.state.reservations.pre_allocation import (
     ClusterMode,
     PreAllocatablePods,
     by_score,
     choose_pods,
     read_rules,
 )
-from holdfast.capacity.reserve_pod import reserve_pod
-from holdfast.framework.plugin import NO_CHANGE, Code, PodChange
-from holdfast.framework.view import View
-from holdfast.framework.world import World
-from holdfast.plugins.reservation import ReservationPlugin as Plugin
-from holdfast.plugins.reservation.pre_allocation import PreAllocationPlan
+from holdfast.state.reservations.reserve_pod import reserve_pod
 from holdfast.testing import a_pod
 from parity.harness import parity
 from parity.scheduling import node, status

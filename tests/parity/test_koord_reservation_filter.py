@@ -1,10 +1,10 @@
 """Koordinator's tables of Filter with reservations, on the plugin and the ledger."""
 
-from holdfast.capacity.reserved_resources import freed_capacity
 from holdfast.framework.plugin import NO_CHANGE, PodChange
 from holdfast.framework.world import World
 from holdfast.plugins.reservation import ReservationPlugin
 from holdfast.plugins.reservation.nomination import nominate, why_none_nominated
+from holdfast.state.reservations.reserved_resources import freed_capacity
 from parity.harness import parity
 from parity.reserving import (
     ANY_OWNER,

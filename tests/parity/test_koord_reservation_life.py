@@ -17,9 +17,6 @@ from holdfast.api.reservation_status import refused
 from holdfast.api.timestamps import parse_rfc3339
 from holdfast.api.validation.reservation import check_reservation
 from holdfast.apiserver.kinds.validation.pods import check_pod
-from holdfast.capacity.owner_rules import compile_owners
-from holdfast.capacity.reservation_annotations import affinity_of
-from holdfast.capacity.reserve_pod import reserve_pod
 from holdfast.controllers.profile_settings import reservation_settings
 from holdfast.controllers.reservation.plan import plan_collection, plan_reservation
 from holdfast.controllers.reservation.usage import NodeUsage
@@ -28,6 +25,9 @@ from holdfast.plugins.reservation.arguments import read_args
 from holdfast.plugins.reservation.reserve_pods import bind_reservation
 from holdfast.scheduler.metrics import Metrics
 from holdfast.scheduler.object_metrics import ReservationMetrics
+from holdfast.state.reservations.owner_rules import compile_owners
+from holdfast.state.reservations.reservation_annotations import affinity_of
+from holdfast.state.reservations.reserve_pod import reserve_pod
 from holdfast.testing import a_node, a_pod, a_reservation
 from holdfast.testing import typed as as_stored
 from holdfast.testing.fake_cluster import FakeCluster

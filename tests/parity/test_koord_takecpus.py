@@ -1,8 +1,8 @@
 """Koordinator's CPU accumulator: which CPUs a pod gets."""
 
-from holdfast.numa.cpu_accumulator import take_cpus
-from holdfast.numa.cpu_set import format_cpu_list, mask_of, parse_cpu_list
-from holdfast.numa.topology import Cpu, cpu_topology
+from holdfast.state.numa.cpu_accumulator import take_cpus
+from holdfast.state.numa.cpu_set import format_cpu_list, mask_of, parse_cpu_list
+from holdfast.state.numa.topology import Cpu, cpu_topology
 from parity.harness import parity
 
 FILE = "koord_takecpus.jsonl"

@@ -1,8 +1,8 @@
 """Koordinator's topology manager: the NUMA nodes that hints and a policy lead to."""
 
-from holdfast.numa.cpu_set import mask_of
-from holdfast.numa.policy_names import BEST_EFFORT, RESTRICTED, SINGLE_NUMA_NODE
-from holdfast.numa.topology_hints import (
+from holdfast.state.numa.cpu_set import mask_of
+from holdfast.state.numa.policy_names import BEST_EFFORT, RESTRICTED, SINGLE_NUMA_NODE
+from holdfast.state.numa.topology_hints import (
     Hint,
     NodeUse,
     gather_hints,

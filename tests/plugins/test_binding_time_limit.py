@@ -2,13 +2,13 @@
 
 import pytest
 
-from holdfast.devices.claims import Claims
 from holdfast.framework.plugin import Placement
 from holdfast.framework.world import World
 from holdfast.plugins.dynamic_resources.binding_conditions import (
     BindingTimeout,
     wait_until_prepared,
 )
+from holdfast.state.devices.claims import Claims
 from holdfast.testing import a_claim, a_pod, typed
 
 START, LIMIT = 1_700_000_000.0, 600.0

@@ -13,10 +13,10 @@ from holdfast.engine.feasible_rows import Feasible
 from holdfast.engine.preparation import prepare_in_steps
 from holdfast.framework.plugin import Placement
 from holdfast.framework.world import World
-from holdfast.numa import pod_trials
 from holdfast.plugins import default_profiles
 from holdfast.plugins.device_share import searches
 from holdfast.scheduler.cycle import schedule_pod
+from holdfast.state.numa import pod_trials
 from holdfast.testing import a_node, a_pod, a_reservation, typed
 from holdfast.testing.builders import an_object
 from holdfast.testing.numa_builders import a_bound_pod, a_topology

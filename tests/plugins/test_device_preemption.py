@@ -6,11 +6,11 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from holdfast.columns.ranked_pods import NO_POD_PRIORITY
 from holdfast.framework.view import View
 from holdfast.plugins.dynamic_resources import DynamicResources
 from holdfast.plugins.dynamic_resources.device_preemption import _reprieve
 from holdfast.plugins.dynamic_resources.freeable_claims import FreeableClaims, rank_users_in_steps
+from holdfast.state.columns.ranked_pods import NO_POD_PRIORITY
 from holdfast.testing import a_claim, a_device_class, a_node, a_pod, a_slice, typed
 from plugins.deciding import a_world
 from soak_size import SEED, TIMES

@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 
 from holdfast.api.scheme import DISRUPTION_BUDGETS
-from holdfast.columns.ranked_pods import RankedPods
 from holdfast.engine.preparation import prepare_in_steps
 from holdfast.framework.plugin import Placement
 from holdfast.framework.points import Point
 from holdfast.framework.world import World
 from holdfast.plugins import default_profiles
 from holdfast.scheduler.cycle import SchedulingFailure, schedule_pod
+from holdfast.state.columns.ranked_pods import RankedPods
 from holdfast.testing import a_node, a_pod, typed
 from holdfast.testing.builders import an_object
 from scheduler.impatient_clock import prepare_and_count

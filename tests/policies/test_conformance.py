@@ -4,8 +4,8 @@ from random import Random
 
 import pytest
 
-from holdfast.capacity.unit_totals import UnitTotalsCache, amounts_of
 from holdfast.plugins.resource_policy import ResourcePolicyPlugin
+from holdfast.state.resource_policies.unit_totals import UnitTotalsCache, amounts_of
 from holdfast.testing import conformance
 from policies.random_policies import PolicyCluster, selected
 from soak_size import SEED, TIMES, rounds

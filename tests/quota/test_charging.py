@@ -7,8 +7,8 @@ import pytest
 
 from holdfast.api.decode import convert_object
 from holdfast.api.resource_quota import ResourceQuota
-from holdfast.quota.charging import QuotaRefusal, charge_write
-from holdfast.quota.evaluators import evaluator_of, is_extended_key, is_tracked, resources_of
+from holdfast.state.quota.charging import QuotaRefusal, charge_write
+from holdfast.state.quota.evaluators import evaluator_of, is_extended_key, is_tracked, resources_of
 from quota.quota_cases import ANSWERS, WRITES
 
 

@@ -2,7 +2,6 @@
 
 import numpy as np
 
-from holdfast.capacity.reserved_resources import NOTHING_FREED, freed_capacity
 from holdfast.engine.decision import decide
 from holdfast.engine.profile import Profile
 from holdfast.framework.plugin import Placement
@@ -13,6 +12,7 @@ from holdfast.plugins.reservation import ReservationPlugin
 from holdfast.plugins.reservation.owner_fit import fit_owner, nominable, reservation_scores
 from holdfast.plugins.reservation.owner_plan import OwnerPlan
 from holdfast.plugins.reservation.row_fit import fit_row, reservation_score
+from holdfast.state.reservations.reserved_resources import NOTHING_FREED, freed_capacity
 from holdfast.testing import a_node, a_pod, a_reservation, typed
 
 GPU = "example.com/gpu"

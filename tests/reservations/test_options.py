@@ -8,8 +8,6 @@ import msgspec
 import numpy as np
 import pytest
 
-from holdfast.capacity.reserved_resources import NOTHING_FREED, freed_capacity
-from holdfast.columns.interner import CPU, MEMORY
 from holdfast.engine.decision import decide
 from holdfast.engine.decision_cache import DecisionCache
 from holdfast.engine.invariants import check_invariants
@@ -23,6 +21,8 @@ from holdfast.plugins import default_profiles
 from holdfast.plugins.reservation.nomination import choose
 from holdfast.plugins.reservation.owner_fit import fit_owner, nominable, row_scores
 from holdfast.plugins.reservation.row_fit import fit_row
+from holdfast.state.columns.interner import CPU, MEMORY
+from holdfast.state.reservations.reserved_resources import NOTHING_FREED, freed_capacity
 from holdfast.testing import a_node, a_pod, a_priority_class, a_reservation, typed
 from holdfast.testing.conformance import check_plugin
 from holdfast.testing.harness import Harness

@@ -4,10 +4,10 @@ import pytest
 import yaml
 
 from holdfast.api.scheme import NODES, PODS
-from holdfast.capacity.pre_allocation import PreAllocationRules, choose_pods
 from holdfast.configuration.reading import read
 from holdfast.framework.world import World
 from holdfast.plugins.reservation.reserve_pods import TRIES
+from holdfast.state.reservations.pre_allocation import PreAllocationRules, choose_pods
 from holdfast.testing import typed
 from holdfast.testing.faults import Fault, FaultyTransport
 from holdfast.testing.harness import Harness

@@ -2,13 +2,13 @@
 
 import numpy as np
 
-from holdfast.capacity.reserve_pod import reserve_pod
 from holdfast.engine.decision import feasible
 from holdfast.engine.profile import build_profile
 from holdfast.framework.plugin import Placement
 from holdfast.framework.world import World
 from holdfast.plugins import REGISTRY
 from holdfast.scheduler.cycle import schedule_pod
+from holdfast.state.reservations.reserve_pod import reserve_pod
 from holdfast.testing import a_node, a_pod, a_reservation, typed
 
 ARGS = {"Reservation": {"preAllocationConfig": {"enableClusterMode": True}}}

@@ -5,8 +5,6 @@ from random import Random
 import numpy as np
 import pytest
 
-from holdfast.capacity.reserved_resources import freed_capacity
-from holdfast.columns.interner import CPU
 from holdfast.engine.decision import feasible, scored_rows
 from holdfast.engine.decision_cache import DecisionCache
 from holdfast.engine.scoring import score_rows
@@ -16,6 +14,8 @@ from holdfast.framework.world import World
 from holdfast.plugins import default_profiles
 from holdfast.plugins.reservation.nomination import choose, nominate
 from holdfast.plugins.reservation.owner_plan import OwnerResults
+from holdfast.state.columns.interner import CPU
+from holdfast.state.reservations.reserved_resources import freed_capacity
 from holdfast.testing import a_node, a_pod, a_reservation, typed
 from reservations.random_owners import a_world, an_owner, check_rows, plan_of, play
 from soak_size import SEED, rounds

@@ -5,7 +5,7 @@ import json
 from holdfast.api.koordinator_names import DEVICE_ALLOCATED, RESOURCE_STATUS
 from holdfast.api.reservation_names import ALLOCATED, DRAWS
 from holdfast.api.scheme import PODS
-from holdfast.numa.cpu_set import format_cpu_list, parse_cpu_list
+from holdfast.state.numa.cpu_set import format_cpu_list, parse_cpu_list
 from holdfast.testing import a_reservation, typed
 from holdfast.testing.numa_builders import a_bound_pod
 

@@ -3,7 +3,7 @@
 import pytest
 
 from holdfast.api.scheme import PODS, RESERVATIONS, RESOURCE_CLAIMS
-from holdfast.columns.interner import CPU
+from holdfast.state.columns.interner import CPU
 from holdfast.testing import (
     Fault,
     a_claim,

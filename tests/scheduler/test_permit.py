@@ -7,13 +7,13 @@ from types import SimpleNamespace
 import pytest
 
 from holdfast.api.scheme import PODS
-from holdfast.columns.interner import CPU
 from holdfast.engine.profile import Profile
 from holdfast.framework.plugin import ApiCall, Code, Plugin, Reject, Reserver, Wait
 from holdfast.framework.world import World
 from holdfast.plugins import default_profiles
 from holdfast.scheduler.binding_cycle import AssumedPod, BindingTasks
 from holdfast.scheduler.queued_pods import QueuedPodInfo
+from holdfast.state.columns.interner import CPU
 from holdfast.testing import a_node, a_pod, a_priority_class
 from holdfast.testing.builders import typed
 from holdfast.testing.harness import Harness

@@ -1,7 +1,7 @@
 """The scheduling queue inside a running scheduler: order, retries and reports."""
 
 from holdfast.api.scheme import EVENTS, NODES, PODS
-from holdfast.columns.interner import CPU
+from holdfast.state.columns.interner import CPU
 from holdfast.testing import (
     Fault,
     a_claim,

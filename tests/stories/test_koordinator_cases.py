@@ -10,7 +10,7 @@ import pytest
 
 from holdfast.api import koordinator_names as names
 from holdfast.api.scheme import PODS
-from holdfast.numa.cpu_set import parse_cpu_list
+from holdfast.state.numa.cpu_set import parse_cpu_list
 from holdfast.testing import a_node, a_pod, a_reservation
 from holdfast.testing.numa_builders import a_topology
 from reservations.objects import allocated_from, create_each, held, is_pending, node, owner, status

@@ -7,8 +7,8 @@ import pytest
 import yaml
 
 from holdfast.api.scheme import PODS
-from holdfast.columns.interner import MOST_FROM_PODS, OTHER_RESOURCES
 from holdfast.runtime.errors import Forbidden
+from holdfast.state.columns.interner import MOST_FROM_PODS, OTHER_RESOURCES
 from holdfast.testing import (
     a_claim,
     a_deployment,

@@ -2,8 +2,8 @@
 
 import pytest
 
-from holdfast.capacity.policies import compile_policy
 from holdfast.runtime.errors import BadRequest, Invalid, aggregate_message
+from holdfast.state.resource_policies.policies import compile_policy
 from holdfast.testing import a_resource_policy, a_unit, typed
 
 NEGATIVE = "must be greater than or equal to 0"

@@ -17,9 +17,9 @@ from holdfast.api.quantity import milli, units
 from holdfast.api.requests import pod_request
 from holdfast.api.resource_names import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, is_extended
 from holdfast.api.tolerations import NO_EXECUTE, find_untolerated
-from holdfast.columns.pod_info import host_ports
-from holdfast.columns.ports import ports_conflict
 from holdfast.runtime.errors import BadRequest
+from holdfast.state.columns.pod_info import host_ports
+from holdfast.state.columns.ports import ports_conflict
 
 _FIRST = (PODS, CPU, MEMORY, EPHEMERAL_STORAGE)
 

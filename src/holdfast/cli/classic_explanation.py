@@ -12,13 +12,13 @@ from holdfast.api.classic_dra.names import MAX_CONSUMERS
 from holdfast.api.meta import Object
 from holdfast.api.pod import Pod
 from holdfast.api.workloads import Event
-from holdfast.classic_dra.explanation import explain_claims
-from holdfast.classic_dra.ledger import ClassicLedger
 from holdfast.cli.table import join_names
 from holdfast.client.client import Client
-from holdfast.devices.device_map import nodes_text
 from holdfast.framework.world import World
 from holdfast.runtime.errors import Forbidden
+from holdfast.state.classic_dra.explanation import explain_claims
+from holdfast.state.classic_dra.ledger import ClassicLedger
+from holdfast.state.devices.device_map import nodes_text
 
 Json = dict[str, Any]
 PLUGIN = "ClassicDynamicResources"

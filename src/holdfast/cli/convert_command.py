@@ -15,14 +15,14 @@ from holdfast.api.classic_dra.names import KEP_GROUP, OWN_GROUP, POD_CLAIMS, VER
 from holdfast.api.decode import JsonObject
 from holdfast.api.field_errors import child
 from holdfast.api.json_fields import list_at, map_at, text_at
-from holdfast.classic_dra.annotated_pods import (
+from holdfast.cli.objects import parse_documents
+from holdfast.runtime.errors import BadRequest
+from holdfast.state.classic_dra.annotated_pods import (
     read_annotation,
     shadow_name,
     with_annotation,
     with_shadows,
 )
-from holdfast.cli.objects import parse_documents
-from holdfast.runtime.errors import BadRequest
 
 MAX_DEPTH = 100
 CLASSIC_QUOTA = "resourceclaims"

@@ -7,7 +7,7 @@ from typing import Any
 
 from holdfast.cli.pod_progress import QUOTA_ADVICE, QUOTA_WORDS
 from holdfast.cli.table import counted, join_names
-from holdfast.devices.obstacles import ObstacleKind as Kind
+from holdfast.state.devices.obstacles import ObstacleKind as Kind
 
 Json = dict[str, Any]
 PLUGIN = "DynamicResources"

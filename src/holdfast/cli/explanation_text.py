@@ -6,12 +6,12 @@ from collections import defaultdict
 from collections.abc import Iterable
 from typing import Any
 
-from holdfast.capacity.policy_usage import count_text
 from holdfast.cli.classic_explanation import classic_lines
 from holdfast.cli.device_explanation_text import device_lines
 from holdfast.cli.numa_explanation_text import numa_and_device_lines
 from holdfast.cli.pod_progress import class_lines, progress_lines, start_lines
 from holdfast.cli.table import MAX_NAMES, join_names
+from holdfast.state.resource_policies.policy_usage import count_text
 
 
 def format_explanation(answer: dict[str, Any]) -> str:

@@ -15,8 +15,6 @@ from holdfast.api.resource_names import DEVICE_CLASS_PREFIX
 from holdfast.api.workloads import Event
 from holdfast.cli.table import join_names
 from holdfast.client.client import Client
-from holdfast.columns.pod_info import PodInfo
-from holdfast.devices.claims import ClaimNotReady, claims_of_pod, is_bound_with, is_reserved_for
 from holdfast.framework.world import World
 from holdfast.plugins.dynamic_resources.binding_conditions import (
     Progress,
@@ -25,6 +23,13 @@ from holdfast.plugins.dynamic_resources.binding_conditions import (
     progress_of,
 )
 from holdfast.runtime.errors import Forbidden
+from holdfast.state.columns.pod_info import PodInfo
+from holdfast.state.devices.claims import (
+    ClaimNotReady,
+    claims_of_pod,
+    is_bound_with,
+    is_reserved_for,
+)
 
 Json = dict[str, Any]
 QUOTA_WORDS = "exceeded quota"

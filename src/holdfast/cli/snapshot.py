@@ -10,12 +10,10 @@ from typing import Any
 from holdfast.api.devices import DeviceTaintRule
 from holdfast.api.meta import Object
 from holdfast.api.pod import Pod
-from holdfast.capacity.policy_usage import usage_of
 from holdfast.cli.classic_explanation import classic_claims
 from holdfast.cli.objects import Manifest, read_object
 from holdfast.cli.pod_progress import devices_in_preparation, missing_device_classes
 from holdfast.cli.world_building import DEFAULT_GATES, world_without
-from holdfast.columns.pod_info import PodInfo
 from holdfast.engine.explanation import explain
 from holdfast.engine.profile import Profile
 from holdfast.framework.extender import ExtenderConfig
@@ -23,6 +21,8 @@ from holdfast.framework.world import World
 from holdfast.plugins import default_profiles
 from holdfast.runtime.errors import BadRequest
 from holdfast.runtime.feature_gates import NEWEST, FeatureGates
+from holdfast.state.columns.pod_info import PodInfo
+from holdfast.state.resource_policies.policy_usage import usage_of
 
 built_in_profiles = cache(default_profiles)
 

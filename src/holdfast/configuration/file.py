@@ -14,10 +14,10 @@ from holdfast.api.field_errors import invalid
 from holdfast.configuration.catalog import Catalog
 from holdfast.configuration.document import API_VERSION, KIND
 from holdfast.configuration.reading import Configuration, read
-from holdfast.migration.arguments import API_VERSION as DESCHEDULING_VERSION
-from holdfast.migration.arguments import KIND as DESCHEDULING
-from holdfast.migration.arguments import find_args, migration_settings
 from holdfast.runtime.errors import BadConfiguration, Details, NotBuilt
+from holdfast.state.migration.arguments import API_VERSION as DESCHEDULING_VERSION
+from holdfast.state.migration.arguments import KIND as DESCHEDULING
+from holdfast.state.migration.arguments import find_args, migration_settings
 
 T = TypeVar("T")
 

@@ -14,7 +14,7 @@ from holdfast.api.scheme import PODS, RESOURCE_CLAIM_TEMPLATES, RESOURCE_CLAIMS
 from holdfast.client.client import PatchType
 from holdfast.controllers.claim_consumers import raw_consumers, reserved_for_patch
 from holdfast.controllers.planned_writes import Create, Patch
-from holdfast.devices.claims import is_reserved_for
+from holdfast.state.devices.claims import is_reserved_for
 
 POD_CLAIM_NAME = "resource.kubernetes.io/pod-claim-name"
 

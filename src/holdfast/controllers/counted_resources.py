@@ -13,9 +13,9 @@ from holdfast.client.handler_dispatcher import ResourceEventHandler
 from holdfast.client.informer import Informer
 from holdfast.client.informer_cache import ChangeType
 from holdfast.controllers.discovery import discover
-from holdfast.quota.evaluators import GroupResource
 from holdfast.runtime.clock import Clock
 from holdfast.runtime.errors import Unavailable
+from holdfast.state.quota.evaluators import GroupResource
 
 
 class CountedResources:

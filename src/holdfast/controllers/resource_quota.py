@@ -33,19 +33,26 @@ from holdfast.controllers.counted_resources import CountedResources
 from holdfast.controllers.object_index import ObjectIndex
 from holdfast.controllers.planned_writes import Patch, Plan, execute_writes
 from holdfast.controllers.reconciler import ControllerContext, Reconciler
-from holdfast.quota import scopes
-from holdfast.quota.amounts import ZERO, QuotaUsage, add_usage, growth, parse_amounts, to_texts
-from holdfast.quota.charging import count_usage
-from holdfast.quota.evaluators import (
+from holdfast.runtime.errors import Conflict, NotFound
+from holdfast.runtime.feature_gates import Feature
+from holdfast.state.quota import scopes
+from holdfast.state.quota.amounts import (
+    ZERO,
+    QuotaUsage,
+    add_usage,
+    growth,
+    parse_amounts,
+    to_texts,
+)
+from holdfast.state.quota.charging import count_usage
+from holdfast.state.quota.evaluators import (
     GroupResource,
     evaluator_of,
     is_extended_key,
     is_tracked,
     resources_of,
 )
-from holdfast.quota.usage import is_charged, pod_owner_of
-from holdfast.runtime.errors import Conflict, NotFound
-from holdfast.runtime.feature_gates import Feature
+from holdfast.state.quota.usage import is_charged, pod_owner_of
 
 T = TypeVar("T", bound=Object)
 RESYNC_SECONDS = 300.0

@@ -30,16 +30,16 @@ from holdfast.descheduler.policies.policy import (
     selector_or_everything,
 )
 from holdfast.framework.extender import ConfigurationPart
-from holdfast.migration.arguments import (
+from holdfast.runtime.errors import BadConfiguration, BadRequest, Cause, NotBuilt
+from holdfast.runtime.settings import MigrationSettings
+from holdfast.state.migration.arguments import (
     API_VERSION,
     KIND,
     MigrationControllerArgs,
     find_args,
     migration_settings,
 )
-from holdfast.migration.arguments import PLUGIN as MIGRATION_CONTROLLER
-from holdfast.runtime.errors import BadConfiguration, BadRequest, Cause, NotBuilt
-from holdfast.runtime.settings import MigrationSettings
+from holdfast.state.migration.arguments import PLUGIN as MIGRATION_CONTROLLER
 
 NAME = "holdfast-descheduler"
 """The name of the component: of its lease, of its default profile, and in the jobs it creates."""

@@ -18,7 +18,6 @@ from holdfast.descheduler.configuration import DeschedulerConfiguration
 from holdfast.descheduler.plan import PlannedMove, job_body, plan_moves
 from holdfast.descheduler.simulation import ClusterObjects, Simulation, predicting_profiles
 from holdfast.engine.profile import Profile
-from holdfast.migration.pod_selection import has_local_volumes
 from holdfast.runtime.clock import Clock
 from holdfast.runtime.errors import AlreadyExists, HoldfastError, NotFound
 from holdfast.runtime.metric_types import (
@@ -27,6 +26,7 @@ from holdfast.runtime.metric_types import (
     MetricCollector,
     exponential_buckets,
 )
+from holdfast.state.migration.pod_selection import has_local_volumes
 
 OTHERS: tuple[Resource[Any], ...] = (
     scheme.NAMESPACES, scheme.NODES, scheme.NODE_RESOURCE_TOPOLOGIES, scheme.SHARED_DEVICES,

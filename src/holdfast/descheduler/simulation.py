@@ -20,18 +20,18 @@ from holdfast.api.node_selection import NAME_FIELD
 from holdfast.api.pod import Affinity, NodeAffinity, NodeSelector, NodeSelectorTerm, Pod
 from holdfast.api.pod_migration_job import EVICT_DIRECTLY, PodMigrationJob
 from holdfast.api.workloads import ReplicaSet, StatefulSet
-from holdfast.columns.node_table import NodeTable
-from holdfast.columns.pod_info import PodInfo
 from holdfast.engine.cached_scores import best_of
 from holdfast.engine.decision import feasible, scored_rows
 from holdfast.engine.profile import Profile, build_profile
 from holdfast.framework.rejection import Rejection
 from holdfast.framework.view import View
 from holdfast.framework.world import World
-from holdfast.migration.limits import MigratingPods, Workload, make_workload
-from holdfast.migration.pod_selection import MigrationCandidate, find_obstacle
 from holdfast.plugins import REGISTRY
 from holdfast.runtime.settings import MigrationSettings
+from holdfast.state.columns.node_table import NodeTable
+from holdfast.state.columns.pod_info import PodInfo
+from holdfast.state.migration.limits import MigratingPods, Workload, make_workload
+from holdfast.state.migration.pod_selection import MigrationCandidate, find_obstacle
 
 PREDICTING = frozenset((
     "NodeUnschedulable", "TaintToleration", "NodeAffinity", "NodePorts", "NodeResourcesFit",

@@ -12,16 +12,16 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.capacity.audit import ReservationAudit, rows_of_waiting_reservations
-from holdfast.capacity.matching import ignores_reservations
-from holdfast.columns.interner import PODS
-from holdfast.columns.pod_info import sum_of
 from holdfast.engine.invariants import (
     accounted_elsewhere,
     invariant_violations,
 )
 from holdfast.framework.values import Placement
 from holdfast.framework.world import World
+from holdfast.state.columns.interner import PODS
+from holdfast.state.columns.pod_info import sum_of
+from holdfast.state.reservations.audit import ReservationAudit, rows_of_waiting_reservations
+from holdfast.state.reservations.matching import ignores_reservations
 
 PODS_A_CHECK = 500
 """All sums are computed again after every attempt, every second one from this number of pods on,

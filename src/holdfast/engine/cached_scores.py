@@ -11,9 +11,9 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.columns.cells import Cells, cells
 from holdfast.engine.plugin_results import RowResults, differences
 from holdfast.framework.plugin import AnyRows, Rows
+from holdfast.state.columns.cells import Cells, cells
 
 INFEASIBLE = float("-inf")
 UNKNOWN = float("nan")  # compares false with everything, so no raw score is in such a range

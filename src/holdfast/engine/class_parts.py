@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.columns.cells import Cells
 from holdfast.engine.cached_scores import DominantScore, NormalizedScore
 from holdfast.engine.plugin_results import PreFilterOutcome, RowResults
 from holdfast.engine.plugin_use import CacheLevel, PluginUse
 from holdfast.engine.profile import Profile
 from holdfast.engine.scoring import HIGHEST_SCORE
 from holdfast.framework.plan import PodPlan
+from holdfast.state.columns.cells import Cells
 
 _NOTHING = CacheLevel.NOTHING
 

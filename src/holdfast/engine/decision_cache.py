@@ -12,7 +12,6 @@ from collections.abc import Hashable, Iterator
 from functools import partial
 from typing import Generic, TypeVar
 
-from holdfast.columns.pod_info import PodInfo
 from holdfast.engine.plugin_results import (
     NodeFilterMask,
     PreFilterOutcome,
@@ -30,6 +29,7 @@ from holdfast.framework.reservation_options import (
 )
 from holdfast.framework.view import View
 from holdfast.framework.world import World
+from holdfast.state.columns.pod_info import PodInfo
 
 _NOTHING = CacheLevel.NOTHING
 _FEW = 4

@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 
 from holdfast.api.labels import Selector, selector_or_nothing
 from holdfast.api.workloads import PodDisruptionBudget
-from holdfast.columns.epochs import Epoch
-from holdfast.columns.pod_info import PodInfo
-from holdfast.columns.ranked_pods import RankedPods, ReadValue
-from holdfast.columns.request_fit import SomeRows
 from holdfast.framework.world import World
+from holdfast.state.columns.epochs import Epoch
+from holdfast.state.columns.pod_info import PodInfo
+from holdfast.state.columns.ranked_pods import RankedPods, ReadValue
+from holdfast.state.columns.request_fit import SomeRows
 
 Bools = NDArray[np.bool_]
 _MAX_KNOWN = 65536

@@ -13,8 +13,6 @@ import numpy as np
 
 from holdfast.api.pod import Pod
 from holdfast.api.timestamps import rfc3339
-from holdfast.columns.pod_info import PodInfo
-from holdfast.devices.claims import is_bound_with
 from holdfast.engine.decision import all_tiers, feasible, run_pre_enqueue_plugins
 from holdfast.engine.feasible_rows import Feasible
 from holdfast.engine.post_filter import preempt_in_better_tiers, run_post_filter_plugins_by_tier
@@ -32,6 +30,8 @@ from holdfast.framework.plugin import Code, NodeFilter, PostFilterResult, Reject
 from holdfast.framework.points import overrides
 from holdfast.framework.rejection import Rejection
 from holdfast.framework.world import World
+from holdfast.state.columns.pod_info import PodInfo
+from holdfast.state.devices.claims import is_bound_with
 
 Json = dict[str, Any]
 

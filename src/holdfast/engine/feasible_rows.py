@@ -8,13 +8,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.columns.pod_info import PodInfo
 from holdfast.engine.plugin_results import PreFilterOutcome
 from holdfast.engine.pod_class import PodClass, RemainingRows
 from holdfast.framework.plan import PodPlan
 from holdfast.framework.plugin import Code, Rows, Verdicts
 from holdfast.framework.rejection import NO_STATUSES, RowStatuses
 from holdfast.framework.view import View
+from holdfast.state.columns.pod_info import PodInfo
 
 _ERROR = int(Code.ERROR)
 """An enum member takes NumPy several times as long to compare with."""

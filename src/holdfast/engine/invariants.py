@@ -9,16 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from holdfast.capacity.audit import (
+from holdfast.framework.world import World
+from holdfast.state.columns.pod_info import PodInfo, sum_of
+from holdfast.state.devices.audit import overcommitments
+from holdfast.state.reservations.audit import (
     held_beside_owners,
     rows_of_waiting_reservations,
     shared_with_owners,
     wrong_allocations,
 )
-from holdfast.capacity.matching import ignores_reservations
-from holdfast.columns.pod_info import PodInfo, sum_of
-from holdfast.devices.audit import overcommitments
-from holdfast.framework.world import World
+from holdfast.state.reservations.matching import ignores_reservations
 
 
 def check_invariants(world: World) -> None:

@@ -7,10 +7,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.columns.journal import JournalReader
-from holdfast.columns.node_table import NodeTable
-from holdfast.columns.pod_info import PodInfo
-from holdfast.columns.request_fit import RequestFit, short_bits, short_bits_at
 from holdfast.framework.plugin import (
     NO_CHANGE,
     Code,
@@ -26,6 +22,10 @@ from holdfast.framework.points import overrides
 from holdfast.framework.preemption_rules import rules_of
 from holdfast.framework.rejection import RowStatuses, Status
 from holdfast.framework.world import World
+from holdfast.state.columns.journal import JournalReader
+from holdfast.state.columns.node_table import NodeTable
+from holdfast.state.columns.pod_info import PodInfo
+from holdfast.state.columns.request_fit import RequestFit, short_bits, short_bits_at
 
 Bools = NDArray[np.bool_]
 

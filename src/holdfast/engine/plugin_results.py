@@ -15,10 +15,6 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.columns.cells import Cells, cells
-from holdfast.columns.journal import StaleRows
-from holdfast.columns.node_table import NodeTable
-from holdfast.columns.pod_info import PodInfo
 from holdfast.engine.plugin_use import CacheLevel, CyclePlan, PluginUse, plan_methods
 from holdfast.framework.plan import PodPlan
 from holdfast.framework.plugin import (
@@ -33,6 +29,10 @@ from holdfast.framework.plugin import (
 )
 from holdfast.framework.points import Point
 from holdfast.framework.view import View
+from holdfast.state.columns.cells import Cells, cells
+from holdfast.state.columns.journal import StaleRows
+from holdfast.state.columns.node_table import NodeTable
+from holdfast.state.columns.pod_info import PodInfo
 
 _FILTER_ORDER = attrgetter("use.filter_order")
 _ROWS, _NOTHING = CacheLevel.ROWS, CacheLevel.NOTHING

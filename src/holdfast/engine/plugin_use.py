@@ -6,7 +6,6 @@ from enum import Enum
 from functools import cache
 from typing import NamedTuple
 
-from holdfast.columns.epochs import Epoch
 from holdfast.engine.profile import Profile
 from holdfast.framework.plan import NodeFilter, NodeScorer, Tiers
 from holdfast.framework.plugin import (
@@ -22,6 +21,7 @@ from holdfast.framework.plugin import (
     Verdicts,
 )
 from holdfast.framework.points import Point, has_point, overrides
+from holdfast.state.columns.epochs import Epoch
 
 
 class CacheLevel(Enum):

@@ -15,9 +15,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.columns.cells import cells
-from holdfast.columns.journal import StaleRows
-from holdfast.columns.node_table import NodeTable
 from holdfast.engine.cached_scores import INFEASIBLE, BestRows, best_of
 from holdfast.engine.class_parts import ClassParts
 from holdfast.engine.nominated_pods import NominatedPodFilter
@@ -32,6 +29,9 @@ from holdfast.engine.profile import Profile
 from holdfast.engine.rejections import FirstRejections
 from holdfast.framework.plugin import AnyRows, Rows, Verdicts
 from holdfast.framework.world import World
+from holdfast.state.columns.cells import cells
+from holdfast.state.columns.journal import StaleRows
+from holdfast.state.columns.node_table import NodeTable
 
 
 @dataclass(slots=True)

@@ -10,14 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.api.pod import Pod
-from holdfast.columns.node_table import NodeTable
-from holdfast.columns.pod_info import PodInfo
 from holdfast.engine.plugin_results import PreFilterOutcome
 from holdfast.framework.plan import Tiers
 from holdfast.framework.plugin import Candidate, FilterPair, PreemptionRules
 from holdfast.framework.points import overrides
 from holdfast.framework.preemption_rules import rules_of
 from holdfast.framework.rejection import Rejection
+from holdfast.state.columns.node_table import NodeTable
+from holdfast.state.columns.pod_info import PodInfo
 
 TierNumbers = NDArray[np.int64]
 SHIFT = 2**31

@@ -17,7 +17,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
-from holdfast.columns.pod_info import PodInfo
 from holdfast.engine.decision import feasible, rows_to_filter
 from holdfast.engine.decision_cache import decision_cache
 from holdfast.engine.feasible_rows import Feasible
@@ -30,6 +29,7 @@ from holdfast.framework.rejection import Rejection
 from holdfast.framework.view import View
 from holdfast.framework.world import World
 from holdfast.runtime.shared_cache import SharedCache
+from holdfast.state.columns.pod_info import PodInfo
 
 _MAX_KNOWN = 4096
 _ROWS_OF_A_CHANGE = 8

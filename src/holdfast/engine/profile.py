@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar, cast
 
-from holdfast.columns.pod_info import PodInfo
 from holdfast.framework.arguments import Args
 from holdfast.framework.plan import PodPlan, Reserver
 from holdfast.framework.plugin import Plugin
@@ -14,6 +13,7 @@ from holdfast.framework.points import Point, has_point, overrides, plan_has_poin
 from holdfast.framework.view import View
 from holdfast.framework.world import World
 from holdfast.runtime.errors import BadConfiguration
+from holdfast.state.columns.pod_info import PodInfo
 
 Factory = Callable[[Args], Plugin]
 Plugins = tuple[Plugin, ...]

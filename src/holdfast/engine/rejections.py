@@ -11,9 +11,6 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import numpy as np
 
-from holdfast.columns.cells import cells
-from holdfast.columns.journal import JournalReader
-from holdfast.columns.node_table import NodeTable
 from holdfast.engine.nominated_pods import (
     NominatedPodFilter,
     nominated_in_sets,
@@ -44,6 +41,9 @@ from holdfast.framework.rejection import (
     Status,
 )
 from holdfast.framework.view import View
+from holdfast.state.columns.cells import cells
+from holdfast.state.columns.journal import JournalReader
+from holdfast.state.columns.node_table import NodeTable
 
 _MAX_NOMINATED_ROWS = 16
 

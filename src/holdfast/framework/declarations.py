@@ -7,7 +7,6 @@ from dataclasses import fields
 from difflib import get_close_matches
 from typing import Any
 
-from holdfast.columns.epochs import Epoch
 from holdfast.framework.events import ActionType, EventResource
 from holdfast.framework.plan import NodeFilter, NodeScorer, PodPlan, Reserver, Tiers
 from holdfast.framework.plugin import Plugin
@@ -15,6 +14,7 @@ from holdfast.framework.points import overrides
 from holdfast.framework.preemption_rules import PreemptionRules
 from holdfast.framework.reservation_options import ReservationAllocator, ReservationFilter
 from holdfast.framework.traits import Scope, Traits
+from holdfast.state.columns.epochs import Epoch
 
 TRAIT_NAMES = tuple(field.name for field in fields(Traits))
 _PLANS = (

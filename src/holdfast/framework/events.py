@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 if TYPE_CHECKING:
-    from holdfast.columns.pod_info import PodInfo
+    from holdfast.state.columns.pod_info import PodInfo
 
 
 class EventResource(StrEnum):

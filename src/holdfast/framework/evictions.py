@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from holdfast.columns.node_table import NodeTable
+from holdfast.state.columns.node_table import NodeTable
 
 
 class Evictions:

@@ -13,9 +13,9 @@ from typing import Any
 import msgspec
 
 from holdfast.api.strict_decode import Seconds
-from holdfast.columns.node_table import NodeTable
-from holdfast.columns.pod_info import PodInfo
 from holdfast.framework.values import Candidate, Placement
+from holdfast.state.columns.node_table import NodeTable
+from holdfast.state.columns.pod_info import PodInfo
 
 EXTENDER = "Extender"
 """Stands for the plugin in rejections by extenders; no plugin has this name."""

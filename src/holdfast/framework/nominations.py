@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.columns.epochs import Epoch
-from holdfast.columns.node_table import NodeTable
-from holdfast.columns.pod_info import PodInfo
+from holdfast.state.columns.epochs import Epoch
+from holdfast.state.columns.node_table import NodeTable
+from holdfast.state.columns.pod_info import PodInfo
 
 if TYPE_CHECKING:
     from holdfast.framework.world import World

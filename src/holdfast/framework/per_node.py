@@ -16,9 +16,6 @@ import numpy as np
 
 from holdfast.api.node import Node
 from holdfast.api.pod import Pod
-from holdfast.columns.epochs import Epoch
-from holdfast.columns.node_table import NodeTable
-from holdfast.columns.pod_info import PodInfo
 from holdfast.framework.arguments import Args
 from holdfast.framework.plugin import (
     NO_CHANGE,
@@ -35,6 +32,9 @@ from holdfast.framework.plugin import (
     Verdicts,
 )
 from holdfast.framework.view import View
+from holdfast.state.columns.epochs import Epoch
+from holdfast.state.columns.node_table import NodeTable
+from holdfast.state.columns.pod_info import PodInfo
 
 
 class NodeInfo:

@@ -40,7 +40,7 @@ from holdfast.framework.values import (
 )
 
 if TYPE_CHECKING:
-    from holdfast.columns.pod_info import PodInfo
+    from holdfast.state.columns.pod_info import PodInfo
 
 
 class PodPlan:

@@ -31,7 +31,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from holdfast.columns.epochs import Epoch
 from holdfast.framework.arguments import Args
 from holdfast.framework.events import ActionType, ClusterEvent, EventResource, QueueingStrategy
 from holdfast.framework.plan import NodeFilter, NodeScorer, PodPlan, Reserver, Tiers
@@ -59,13 +58,14 @@ from holdfast.framework.values import (
     Wait,
     finite_time,
 )
+from holdfast.state.columns.epochs import Epoch
 
 if TYPE_CHECKING:
-    from holdfast.columns.pod_info import PodInfo
     from holdfast.framework.rejection import Rejection
     from holdfast.framework.view import View
     from holdfast.framework.waiting_pods import WaitingPods
     from holdfast.framework.world import World
+    from holdfast.state.columns.pod_info import PodInfo
 
 FilterPair = tuple["Plugin", NodeFilter]
 """A plugin that filters a pod, with its plan for the pod."""

@@ -13,8 +13,8 @@ from holdfast.framework.plan import PodPlan
 from holdfast.framework.values import PodChange, RequiredResources
 
 if TYPE_CHECKING:
-    from holdfast.columns.pod_info import PodInfo
     from holdfast.framework.rejection import Rejection
+    from holdfast.state.columns.pod_info import PodInfo
 
 Bools = NDArray[np.bool_]
 NEVER = -(2**59)

@@ -10,12 +10,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.columns.pod_info import PodInfo
 from holdfast.framework.extender import ExtenderPreemption
 from holdfast.framework.plan import NodeFilter, PodPlan, Tiers
 from holdfast.framework.plugin import Code, FilterPair, Reject, Rows, finite_time
 from holdfast.framework.points import overrides
 from holdfast.framework.view import View
+from holdfast.state.columns.pod_info import PodInfo
 
 NO_NODES = "no nodes available to schedule pods"
 EXCLUDED = -2

@@ -13,9 +13,9 @@ from typing import Self
 
 import numpy as np
 
-from holdfast.columns.pod_info import PodInfo
 from holdfast.framework.plan import NodeFilter
 from holdfast.framework.values import NO_CHANGE, PodChange, Rows, Verdicts
+from holdfast.state.columns.pod_info import PodInfo
 
 
 class ReservationFilter(NodeFilter):

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
-    from holdfast.columns.pod_info import PodInfo
     from holdfast.framework.plan import PodPlan
+    from holdfast.state.columns.pod_info import PodInfo
 
 Rows = NDArray[np.intp]
 AnyRows = Rows | slice

@@ -6,13 +6,13 @@ from collections.abc import Hashable, Mapping
 from typing import TYPE_CHECKING, Protocol
 
 from holdfast.api.labels import Selector
-from holdfast.capacity.reserved_resources import ReservedForPod
-from holdfast.columns.affinity_terms import PodSelector
-from holdfast.columns.counters import PodSelectors
-from holdfast.columns.hidden_reserve_pods import AnyCount, AnyTerm, HiddenReservePods
-from holdfast.columns.node_rows import Rows
-from holdfast.columns.node_table import NodeTable
-from holdfast.columns.pod_info import PodInfo
+from holdfast.state.columns.affinity_terms import PodSelector
+from holdfast.state.columns.counters import PodSelectors
+from holdfast.state.columns.hidden_reserve_pods import AnyCount, AnyTerm, HiddenReservePods
+from holdfast.state.columns.node_rows import Rows
+from holdfast.state.columns.node_table import NodeTable
+from holdfast.state.columns.pod_info import PodInfo
+from holdfast.state.reservations.reserved_resources import ReservedForPod
 
 if TYPE_CHECKING:
     from holdfast.framework.world import World

@@ -19,10 +19,10 @@ from holdfast.api.labels import (
 )
 from holdfast.api.meta import Object
 from holdfast.api.workloads import ReplicaSet, ReplicationController, Service, StatefulSet
-from holdfast.columns.epochs import Epoch
-from holdfast.columns.node_table import NodeTable
-from holdfast.columns.pod_info import PodInfo
 from holdfast.runtime.errors import BadRequest, Invalid
+from holdfast.state.columns.epochs import Epoch
+from holdfast.state.columns.node_table import NodeTable
+from holdfast.state.columns.pod_info import PodInfo
 
 Owner = tuple[str, str, str]
 """Kind, namespace and name of a workload; Services are stored apart."""

@@ -16,20 +16,6 @@ from holdfast.api.node import Node
 from holdfast.api.pod import Pod
 from holdfast.api.reservation import Reservation
 from holdfast.api.workloads import Namespace, PodDisruptionBudget
-from holdfast.capacity.operating_pods import operating_reservation
-from holdfast.capacity.policy_cache import Policies
-from holdfast.capacity.recorded_allocations import DISPUTED, RecordedAllocations, Source
-from holdfast.capacity.reservation_cache import ReservationCache
-from holdfast.capacity.reserve_pod import reserve_pod
-from holdfast.classic_dra.ledger import ClassicLedger
-from holdfast.columns.epochs import Epoch
-from holdfast.columns.node_table import NodeTable
-from holdfast.columns.pod_info import PodInfo
-from holdfast.columns.volumes import Volumes
-from holdfast.device_share.ledger import DeviceShareLedger
-from holdfast.device_share.numa_hints import DeviceHints
-from holdfast.device_share.recorded_use import possible_devices
-from holdfast.devices.inventory import Inventory
 from holdfast.framework.evictions import Evictions
 from holdfast.framework.ledgers import (
     AdditionalAmounts,
@@ -41,8 +27,22 @@ from holdfast.framework.ledgers import (
 from holdfast.framework.nominations import NominatedOwnerRows, Nominations
 from holdfast.framework.waiting_pods import WaitingPods
 from holdfast.framework.workload_selectors import WorkloadSelectors
-from holdfast.numa.ledger import NumaLedger
-from holdfast.numa.resource_status import possible_status
+from holdfast.state.classic_dra.ledger import ClassicLedger
+from holdfast.state.columns.epochs import Epoch
+from holdfast.state.columns.node_table import NodeTable
+from holdfast.state.columns.pod_info import PodInfo
+from holdfast.state.device_share.ledger import DeviceShareLedger
+from holdfast.state.device_share.numa_hints import DeviceHints
+from holdfast.state.device_share.recorded_use import possible_devices
+from holdfast.state.devices.inventory import Inventory
+from holdfast.state.numa.ledger import NumaLedger
+from holdfast.state.numa.resource_status import possible_status
+from holdfast.state.recorded_allocations import DISPUTED, RecordedAllocations, Source
+from holdfast.state.reservations.operating_pods import operating_reservation
+from holdfast.state.reservations.reservation_cache import ReservationCache
+from holdfast.state.reservations.reserve_pod import reserve_pod
+from holdfast.state.resource_policies.policy_cache import Policies
+from holdfast.state.volumes import Volumes
 
 if TYPE_CHECKING:
     from holdfast.framework.view import MatchedReservations

@@ -18,14 +18,6 @@ from numpy.typing import NDArray
 
 from holdfast.api.field_errors import duplicate, invalid
 from holdfast.api.resource_names import is_scalar
-from holdfast.capacity.reserved_resources import ReservedForPod
-from holdfast.columns.amounts import NodeAmounts
-from holdfast.columns.epochs import Epoch
-from holdfast.columns.interner import CPU, MEMORY
-from holdfast.columns.journal import DerivedColumn
-from holdfast.columns.node_table import NodeTable
-from holdfast.columns.pod_info import PodInfo
-from holdfast.devices.device_counts import DeviceBackedResource
 from holdfast.framework.arguments import Arguments, PluginArgs
 from holdfast.framework.plugin import (
     AnyRows,
@@ -38,6 +30,14 @@ from holdfast.framework.plugin import (
     Traits,
 )
 from holdfast.framework.view import View
+from holdfast.state.columns.amounts import NodeAmounts
+from holdfast.state.columns.epochs import Epoch
+from holdfast.state.columns.interner import CPU, MEMORY
+from holdfast.state.columns.journal import DerivedColumn
+from holdfast.state.columns.node_table import NodeTable
+from holdfast.state.columns.pod_info import PodInfo
+from holdfast.state.devices.device_counts import DeviceBackedResource
+from holdfast.state.reservations.reserved_resources import ReservedForPod
 
 ResourceTerms = tuple[tuple[int, int], ...]
 """(resource id, amount the pod requests)."""

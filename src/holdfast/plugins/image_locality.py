@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from holdfast.api.pod import Pod
-from holdfast.columns.epochs import Epoch
-from holdfast.columns.images import Image
-from holdfast.columns.node_table import NodeTable
-from holdfast.columns.pod_info import PodInfo
 from holdfast.framework.plugin import AnyRows, NodeScorer, Plugin, RawScores, Scope, Skip, Traits
 from holdfast.framework.view import View
+from holdfast.state.columns.epochs import Epoch
+from holdfast.state.columns.images import Image
+from holdfast.state.columns.node_table import NodeTable
+from holdfast.state.columns.pod_info import PodInfo
 
 _MIB = 1024 * 1024
 MIN_SIZE = 23 * _MIB

@@ -20,10 +20,6 @@ from holdfast.api.node_selection import (
     required_nodes,
 )
 from holdfast.api.pod import NodeAffinity, NodeSelectorTerm, Pod
-from holdfast.columns.epochs import Epoch
-from holdfast.columns.node_table import NodeTable
-from holdfast.columns.pod_info import PodInfo
-from holdfast.columns.selection import required_selected, term_selected, terms_selected
 from holdfast.framework.arguments import Arguments, PluginArgs
 from holdfast.framework.events import ActionType, EventResource
 from holdfast.framework.plugin import (
@@ -45,6 +41,10 @@ from holdfast.framework.plugin import (
 )
 from holdfast.framework.view import View
 from holdfast.runtime.errors import BadRequest, Invalid
+from holdfast.state.columns.epochs import Epoch
+from holdfast.state.columns.node_table import NodeTable
+from holdfast.state.columns.pod_info import PodInfo
+from holdfast.state.columns.selection import required_selected, term_selected, terms_selected
 
 REASON = "node(s) didn't match Pod's node affinity/selector"
 ENFORCED = "node(s) didn't match scheduler-enforced node affinity"

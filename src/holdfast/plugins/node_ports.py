@@ -9,10 +9,6 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.columns.hidden_reserve_pods import HiddenReservePods, hidden_with_ports_or_volumes
-from holdfast.columns.node_table import NodeTable
-from holdfast.columns.pod_info import PodInfo
-from holdfast.columns.ports import HostPort, count_conflicts, ports_conflict
 from holdfast.framework.events import ActionType, EventResource
 from holdfast.framework.plugin import (
     NO_CHANGE,
@@ -31,6 +27,13 @@ from holdfast.framework.plugin import (
     Verdicts,
 )
 from holdfast.framework.view import View
+from holdfast.state.columns.hidden_reserve_pods import (
+    HiddenReservePods,
+    hidden_with_ports_or_volumes,
+)
+from holdfast.state.columns.node_table import NodeTable
+from holdfast.state.columns.pod_info import PodInfo
+from holdfast.state.columns.ports import HostPort, count_conflicts, ports_conflict
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,9 +8,6 @@ import numpy as np
 
 from holdfast.api.node import Node, Taint
 from holdfast.api.tolerations import NO_SCHEDULE, tolerated
-from holdfast.columns.cells import Cells, cells
-from holdfast.columns.node_table import NodeTable
-from holdfast.columns.pod_info import PodInfo
 from holdfast.framework.events import ActionType, EventResource
 from holdfast.framework.plugin import (
     NO_CHANGE,
@@ -26,6 +23,9 @@ from holdfast.framework.plugin import (
     Verdicts,
 )
 from holdfast.framework.view import View
+from holdfast.state.columns.cells import Cells, cells
+from holdfast.state.columns.node_table import NodeTable
+from holdfast.state.columns.pod_info import PodInfo
 
 CORDON = Taint(key="node.kubernetes.io/unschedulable", effect=NO_SCHEDULE)
 

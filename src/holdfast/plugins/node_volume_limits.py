@@ -10,12 +10,6 @@ from numpy.typing import NDArray
 
 from holdfast.api.storage import CSINode
 from holdfast.api.volume_sources import CSIVolumeHandle
-from holdfast.columns.epochs import Epoch
-from holdfast.columns.hidden_reserve_pods import HiddenReservePods, hidden_with_ports_or_volumes
-from holdfast.columns.mounts import mounts_of
-from holdfast.columns.node_table import NodeTable
-from holdfast.columns.pod_info import PodInfo
-from holdfast.columns.volumes import Attachments, Volumes
 from holdfast.framework.events import ActionType, EventResource
 from holdfast.framework.plugin import (
     NO_CHANGE,
@@ -33,6 +27,15 @@ from holdfast.framework.plugin import (
 )
 from holdfast.framework.values import positions_of
 from holdfast.framework.view import View
+from holdfast.state.columns.epochs import Epoch
+from holdfast.state.columns.hidden_reserve_pods import (
+    HiddenReservePods,
+    hidden_with_ports_or_volumes,
+)
+from holdfast.state.columns.mounts import mounts_of
+from holdfast.state.columns.node_table import NodeTable
+from holdfast.state.columns.pod_info import PodInfo
+from holdfast.state.volumes import Attachments, Volumes
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from holdfast.columns.pod_info import PodInfo
 from holdfast.framework.events import ActionType, EventResource
 from holdfast.framework.plugin import ClusterEvent, Code, Plugin, Reject, Traits
 from holdfast.framework.view import View
+from holdfast.state.columns.pod_info import PodInfo
 
 
 class SchedulingGates(Plugin):

@@ -12,10 +12,6 @@ from numpy.typing import NDArray
 from holdfast.api.node import Node
 from holdfast.api.pod import Toleration
 from holdfast.api.tolerations import PREFER_NO_SCHEDULE, find_untolerated, tolerated
-from holdfast.columns.cells import Cells, cells
-from holdfast.columns.node_rows import TaintSet
-from holdfast.columns.node_table import NodeTable
-from holdfast.columns.pod_info import PodInfo
 from holdfast.framework.events import ActionType, EventResource
 from holdfast.framework.plugin import (
     NO_CHANGE,
@@ -32,6 +28,10 @@ from holdfast.framework.plugin import (
     Verdicts,
 )
 from holdfast.framework.view import View
+from holdfast.state.columns.cells import Cells, cells
+from holdfast.state.columns.node_rows import TaintSet
+from holdfast.state.columns.node_table import NodeTable
+from holdfast.state.columns.pod_info import PodInfo
 
 
 @dataclass(slots=True)

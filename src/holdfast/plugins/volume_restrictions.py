@@ -9,12 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.api.storage import READ_WRITE_ONCE_POD
-from holdfast.columns.epochs import Epoch
-from holdfast.columns.hidden_reserve_pods import HiddenReservePods, hidden_with_ports_or_volumes
-from holdfast.columns.mounts import Disk, disks_conflict, mounts_of
-from holdfast.columns.node_rows import Rows
-from holdfast.columns.node_table import NodeTable
-from holdfast.columns.pod_info import PodInfo
 from holdfast.framework.events import ActionType, EventResource
 from holdfast.framework.plugin import (
     NO_CHANGE,
@@ -32,6 +26,15 @@ from holdfast.framework.plugin import (
     Verdicts,
 )
 from holdfast.framework.view import View
+from holdfast.state.columns.epochs import Epoch
+from holdfast.state.columns.hidden_reserve_pods import (
+    HiddenReservePods,
+    hidden_with_ports_or_volumes,
+)
+from holdfast.state.columns.mounts import Disk, disks_conflict, mounts_of
+from holdfast.state.columns.node_rows import Rows
+from holdfast.state.columns.node_table import NodeTable
+from holdfast.state.columns.pod_info import PodInfo
 
 DISK = "node(s) had no available disk"
 IN_USE = (

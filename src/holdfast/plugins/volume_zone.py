@@ -10,10 +10,6 @@ from numpy.typing import NDArray
 
 from holdfast.api.storage import PersistentVolume, PersistentVolumeClaim
 from holdfast.api.volume_migration import BETA_REGION, BETA_ZONE, REGION, ZONE
-from holdfast.columns.epochs import Epoch
-from holdfast.columns.node_table import NodeTable
-from holdfast.columns.pod_info import PodInfo
-from holdfast.columns.volumes import Volumes
 from holdfast.framework.events import ActionType, EventResource
 from holdfast.framework.plugin import (
     NO_CHANGE,
@@ -30,6 +26,10 @@ from holdfast.framework.plugin import (
     Verdicts,
 )
 from holdfast.framework.view import View
+from holdfast.state.columns.epochs import Epoch
+from holdfast.state.columns.node_table import NodeTable
+from holdfast.state.columns.pod_info import PodInfo
+from holdfast.state.volumes import Volumes
 
 KEYS = (BETA_ZONE, BETA_REGION, ZONE, REGION)
 _STABLE = {BETA_ZONE: ZONE, BETA_REGION: REGION}

@@ -18,7 +18,6 @@ from holdfast.api.decode import decode_object
 from holdfast.api.meta import Object
 from holdfast.client.backoff import retry
 from holdfast.client.client import Client
-from holdfast.columns.pod_info import PodInfo
 from holdfast.engine.profile import Profile
 from holdfast.framework.plugin import (
     ApiCall,
@@ -29,6 +28,7 @@ from holdfast.framework.plugin import (
 from holdfast.runtime.clock import Clock
 from holdfast.runtime.errors import HoldfastError
 from holdfast.scheduler.metrics import NO_DURATIONS, DurationRecorder
+from holdfast.state.columns.pod_info import PodInfo
 
 T = TypeVar("T")
 METHODS = {"create": "POST", "bind": "POST", "update": "PUT", "patch": "PATCH",

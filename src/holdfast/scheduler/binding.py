@@ -13,7 +13,6 @@ from holdfast.api.allocation_keys import ALLOCATION_ANNOTATIONS
 from holdfast.api.scheme import PODS
 from holdfast.client.backoff import retry
 from holdfast.client.client import Client, PatchType
-from holdfast.columns.pod_info import PodInfo
 from holdfast.engine.profile import Profile
 from holdfast.framework.extender import ExtenderFailed
 from holdfast.framework.plugin import (
@@ -32,6 +31,7 @@ from holdfast.runtime.clock import Clock
 from holdfast.runtime.errors import HoldfastError, NotFound
 from holdfast.scheduler.api_call_runner import ApiCallRunner
 from holdfast.scheduler.scheduled_objects import node_of, pod_info_of, read_newest, wants_node
+from holdfast.state.columns.pod_info import PodInfo
 
 log = logging.getLogger(__name__)
 

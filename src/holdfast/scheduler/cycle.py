@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.api.allocation_keys import recorded_allocations
-from holdfast.columns.pod_info import PodInfo
 from holdfast.engine.decision import feasible, rank
 from holdfast.engine.decision_check import (
     better_tier_faults,
@@ -38,6 +37,7 @@ from holdfast.framework.points import Point, overrides
 from holdfast.framework.rejection import Rejection, fit_error_message
 from holdfast.framework.view import View
 from holdfast.framework.world import World
+from holdfast.state.columns.pod_info import PodInfo
 
 log = logging.getLogger(__name__)
 CLEAR_NOMINATION = PostFilterResult("", nominated_node="")

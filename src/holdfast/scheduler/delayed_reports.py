@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from holdfast.api.pod import Pod
 from holdfast.api.reservation import PENDING, Reservation
 from holdfast.api.reservation_status import SCHEDULED
-from holdfast.columns.pod_info import PodInfo
 from holdfast.framework.plugin import Reject
 from holdfast.scheduler.queued_pods import QueuedPodInfo
+from holdfast.state.columns.pod_info import PodInfo
 
 UNCLAIMED_SECONDS = 60.0
 """How long an object that no profile schedules waits for another scheduler."""

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from holdfast.api.scheme import NODES, PODS
-from holdfast.columns.interner import CPU
-from holdfast.columns.pod_info import PodInfo
 from holdfast.framework.world import World
+from holdfast.state.columns.interner import CPU
+from holdfast.state.columns.pod_info import PodInfo
 
 if TYPE_CHECKING:
     from holdfast.scheduler.scheduler import Scheduler

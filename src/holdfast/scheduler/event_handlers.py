@@ -19,9 +19,6 @@ from holdfast.api.pod import Pod
 from holdfast.api.requests import request_nanos
 from holdfast.api.reservation import Reservation
 from holdfast.api.reservation_names import ALLOCATED
-from holdfast.capacity.operating_pods import operating_reservation
-from holdfast.capacity.reservation_info import holds_the_same
-from holdfast.columns.pod_info import PodInfo
 from holdfast.framework.events import ActionType, EventResource
 from holdfast.framework.plugin import ClusterEvent
 from holdfast.framework.waiting_pods import REMOVED
@@ -29,6 +26,9 @@ from holdfast.framework.world import World
 from holdfast.runtime.errors import HoldfastError
 from holdfast.scheduler.metrics import NO_DURATIONS, DurationRecorder
 from holdfast.scheduler.scheduling_queue import SchedulingQueue
+from holdfast.state.columns.pod_info import PodInfo
+from holdfast.state.reservations.operating_pods import operating_reservation
+from holdfast.state.reservations.reservation_info import holds_the_same
 
 log = logging.getLogger(__name__)
 

@@ -21,7 +21,6 @@ from itertools import count
 
 import numpy as np
 
-from holdfast.columns.pod_info import PodInfo
 from holdfast.engine.decision import feasible
 from holdfast.engine.extender_results import ExtenderResults, Points, apply_extender_results
 from holdfast.engine.feasible_rows import Feasible
@@ -39,6 +38,7 @@ from holdfast.scheduler.cycle import (
 )
 from holdfast.scheduler.extenders import Extenders
 from holdfast.scheduler.queued_pods import QueuedPodInfo
+from holdfast.state.columns.pod_info import PodInfo
 
 log = logging.getLogger(__name__)
 

@@ -23,7 +23,6 @@ from holdfast.client.endpoint import Endpoint, Timeouts
 from holdfast.client.http import HttpTransport
 from holdfast.client.informer import Informer
 from holdfast.client.transport import Request, Response, write_check_of
-from holdfast.columns.pod_info import PodInfo
 from holdfast.engine.decision import all_tiers
 from holdfast.engine.extender_results import ExtenderResults
 from holdfast.engine.feasible_rows import Feasible
@@ -45,6 +44,7 @@ from holdfast.framework.plugin import Candidate, Placement
 from holdfast.framework.world import World
 from holdfast.runtime.clock import Clock
 from holdfast.runtime.errors import BadConfiguration, HoldfastError, Unavailable
+from holdfast.state.columns.pod_info import PodInfo
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 from holdfast.api.pod import Pod
-from holdfast.capacity.recorded_allocations import Ignored
 from holdfast.framework.world import World
 from holdfast.scheduler.metrics import Metrics
+from holdfast.state.recorded_allocations import Ignored
 
 REASON = "AllocationIgnored"
 

@@ -25,7 +25,6 @@ from holdfast.client.discovery import (
 )
 from holdfast.client.informer import Informer
 from holdfast.client.informer_set import InformerSet
-from holdfast.devices.features import without_claims
 from holdfast.framework.events import EventResource
 from holdfast.runtime.clock import Clock
 from holdfast.runtime.errors import Forbidden, HoldfastError
@@ -33,6 +32,7 @@ from holdfast.runtime.feature_gates import Feature, FeatureGates
 from holdfast.runtime.repeated_log import Repeats
 from holdfast.scheduler.event_handlers import EventHandlers
 from holdfast.scheduler.reservation_handlers import ReservationEventHandlers
+from holdfast.state.devices.features import without_claims
 
 log = logging.getLogger(__name__)
 

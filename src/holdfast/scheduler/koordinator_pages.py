@@ -5,16 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from holdfast.device_share.allocation_annotation import amount_texts
-from holdfast.device_share.allocations import DeviceUse
-from holdfast.device_share.node_devices import NodeDeviceState
-from holdfast.device_share.requests import RESOURCES, DeviceAmounts
 from holdfast.framework.world import World
-from holdfast.numa.cpu_set import format_cpu_list, members_of
-from holdfast.numa.node_state import PodHolding
-from holdfast.numa.pod_request import NO_REQUEST
-from holdfast.numa.resource_status import NumaAllocation, amount_fields, ordered, status_fields
-from holdfast.numa.trial import Situation, available_amounts
+from holdfast.state.device_share.allocation_annotation import amount_texts
+from holdfast.state.device_share.allocations import DeviceUse
+from holdfast.state.device_share.node_devices import NodeDeviceState
+from holdfast.state.device_share.requests import RESOURCES, DeviceAmounts
+from holdfast.state.numa.cpu_set import format_cpu_list, members_of
+from holdfast.state.numa.node_state import PodHolding
+from holdfast.state.numa.pod_request import NO_REQUEST
+from holdfast.state.numa.resource_status import (
+    NumaAllocation,
+    amount_fields,
+    ordered,
+    status_fields,
+)
+from holdfast.state.numa.trial import Situation, available_amounts
 
 Detail = Iterable[tuple[str, int, DeviceAmounts]]
 """Amounts by type of device and minor."""

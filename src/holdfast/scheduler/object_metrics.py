@@ -16,9 +16,9 @@ from holdfast.api.pod import Pod
 from holdfast.api.quantity import AmountText, Quantity
 from holdfast.api.requests import Nanos, PodResourcesOptions, limit_nanos, request_nanos
 from holdfast.api.reservation import PHASES, WAITING, Reservation
-from holdfast.capacity.unit_headroom import UnitHeadrooms
 from holdfast.framework.world import World
 from holdfast.runtime.errors import BadRequest, HoldfastError
+from holdfast.state.resource_policies.unit_headroom import UnitHeadrooms
 
 _LABELS = ("namespace", "pod", "node", "scheduler", "priority", "resource", "unit")
 _BYTES = frozenset({"memory", "storage", "ephemeral-storage"})

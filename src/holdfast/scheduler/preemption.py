@@ -18,7 +18,6 @@ from holdfast.api.scheme import PODS
 from holdfast.api.timestamps import rfc3339
 from holdfast.client.backoff import retry
 from holdfast.client.client import Client, PatchType
-from holdfast.columns.pod_info import PodInfo
 from holdfast.framework.events import ActionType, EventResource
 from holdfast.framework.plugin import ClusterEvent, PostFilterResult
 from holdfast.framework.world import World
@@ -28,6 +27,7 @@ from holdfast.scheduler.event_handlers import with_node_name
 from holdfast.scheduler.metrics import NO_DURATIONS, DurationRecorder
 from holdfast.scheduler.scheduling_queue import SchedulingQueue
 from holdfast.scheduler.status_reporter import StatusReporter
+from holdfast.state.columns.pod_info import PodInfo
 
 log = logging.getLogger(__name__)
 

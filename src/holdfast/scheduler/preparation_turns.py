@@ -19,13 +19,13 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import count
 
-from holdfast.columns.pod_info import PodInfo
 from holdfast.engine.preparation import needs_no_step, prepare_in_steps
 from holdfast.engine.profile import Profile
 from holdfast.framework.view import View
 from holdfast.framework.world import World
 from holdfast.runtime.clock import Clock
 from holdfast.scheduler.queued_pods import QueuedPodInfo
+from holdfast.state.columns.pod_info import PodInfo
 
 log = logging.getLogger(__name__)
 

@@ -10,8 +10,8 @@ from collections import Counter
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from holdfast.columns.pod_info import PodInfo
 from holdfast.framework.events import ClusterEvent, QueueingStrategy
+from holdfast.state.columns.pod_info import PodInfo
 
 
 @dataclass(slots=True, eq=False)

@@ -5,8 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Hashable, Mapping
 
-from holdfast.columns.epochs import Epoch
-from holdfast.columns.pod_info import PodInfo
 from holdfast.engine.decision import run_pre_enqueue_plugins
 from holdfast.engine.profile import Profile
 from holdfast.framework.events import QueueingStrategy
@@ -16,6 +14,8 @@ from holdfast.framework.view import View
 from holdfast.framework.world import World
 from holdfast.scheduler.metrics import NO_DURATIONS, DurationRecorder
 from holdfast.scheduler.queued_pods import EventKeys, QueuedPodInfo, QueueingRules
+from holdfast.state.columns.epochs import Epoch
+from holdfast.state.columns.pod_info import PodInfo
 
 log = logging.getLogger(__name__)
 

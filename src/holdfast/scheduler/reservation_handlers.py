@@ -10,17 +10,17 @@ from holdfast.api.decode import convert_object
 from holdfast.api.pod import PodSpec
 from holdfast.api.reservation import PENDING, PodTemplate, Reservation, ReservationSpec
 from holdfast.api.validation.reservation import check_reservation
-from holdfast.capacity.owner_rules import compile_owners
-from holdfast.capacity.reservation_info import holds_the_same
-from holdfast.capacity.reserve_pod import reserve_pod
-from holdfast.capacity.resizing import shrinks
 from holdfast.client.response_decoding import UnreadableObject
-from holdfast.columns.pod_info import PodInfo
 from holdfast.framework.events import ActionType, EventResource
 from holdfast.framework.plugin import ClusterEvent
 from holdfast.runtime.errors import HoldfastError, aggregate_message
 from holdfast.scheduler.event_handlers import EventHandlers
 from holdfast.scheduler.resizing import Resizer
+from holdfast.state.columns.pod_info import PodInfo
+from holdfast.state.reservations.owner_rules import compile_owners
+from holdfast.state.reservations.reservation_info import holds_the_same
+from holdfast.state.reservations.reserve_pod import reserve_pod
+from holdfast.state.reservations.resizing import shrinks
 
 Refuse = Callable[[PodInfo, str], object]
 """Reports why a reservation is not scheduled at all."""

@@ -21,13 +21,6 @@ from holdfast.api.quantity import AmountText
 from holdfast.api.reservation import Reservation
 from holdfast.api.reservation_names import RESIZE
 from holdfast.api.scheme import RESERVATIONS
-from holdfast.capacity.resizing import (
-    larger_amounts,
-    same_amounts,
-    shortage,
-    wanted_amounts,
-    wanted_in_vain,
-)
 from holdfast.client.backoff import Retries, retry
 from holdfast.client.client import Client
 from holdfast.framework.world import World
@@ -35,6 +28,13 @@ from holdfast.runtime.clock import Clock
 from holdfast.runtime.errors import BadRequest, HoldfastError, NotFound, Retryable
 from holdfast.scheduler.policy_edits import PolicyEdits
 from holdfast.scheduler.reservation_status_writes import ReservationStatusWrites
+from holdfast.state.reservations.resizing import (
+    larger_amounts,
+    same_amounts,
+    shortage,
+    wanted_amounts,
+    wanted_in_vain,
+)
 
 TRIES = 5
 FIXED = "and is not resized: create another reservation"

@@ -8,7 +8,6 @@ from typing import Any
 
 from holdfast.api.meta import Object
 from holdfast.client.client import Client
-from holdfast.columns.pod_info import PodInfo
 from holdfast.framework.plugin import ApiCall, PostFilterResult
 from holdfast.framework.world import World
 from holdfast.runtime.clock import Clock
@@ -21,6 +20,7 @@ from holdfast.scheduler.preemption import PREEMPTING, PreemptionExecutor
 from holdfast.scheduler.queued_pods import QueuedPodInfo
 from holdfast.scheduler.scheduling_queue import SchedulingQueue
 from holdfast.scheduler.status_reporter import StatusReporter
+from holdfast.state.columns.pod_info import PodInfo
 
 
 @dataclass(frozen=True, slots=True)

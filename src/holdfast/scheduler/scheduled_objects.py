@@ -13,8 +13,8 @@ from holdfast.api.reservation import PENDING, Reservation
 from holdfast.api.resource import Resource
 from holdfast.api.scheme import PODS, RESERVATIONS
 from holdfast.client.client import Client
-from holdfast.columns.pod_info import PodInfo
 from holdfast.framework.world import World
+from holdfast.state.columns.pod_info import PodInfo
 
 ScheduledObject = Pod | Reservation
 

@@ -12,9 +12,6 @@ import numpy as np
 from holdfast.client.adaptive_limit import START
 from holdfast.client.client import Client
 from holdfast.client.events import EventRecorder
-from holdfast.columns.node_table import NodeTable
-from holdfast.devices.features import Features
-from holdfast.devices.inventory import Inventory
 from holdfast.engine.audit import Auditor
 from holdfast.engine.profile import Profile
 from holdfast.framework.extender import EXTENDER, ExtenderConfig
@@ -49,6 +46,9 @@ from holdfast.scheduler.resizing import Resizer
 from holdfast.scheduler.result_handler import ResultHandler
 from holdfast.scheduler.scheduling_queue import SchedulingQueue
 from holdfast.scheduler.status_reporter import StatusReporter
+from holdfast.state.columns.node_table import NodeTable
+from holdfast.state.devices.features import Features
+from holdfast.state.devices.inventory import Inventory
 
 log = logging.getLogger(__name__)
 

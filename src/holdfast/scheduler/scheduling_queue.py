@@ -24,7 +24,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 
-from holdfast.columns.pod_info import PodInfo
 from holdfast.framework.events import WILDCARD, ClusterEvent, QueueingStrategy
 from holdfast.scheduler.queued_pods import (
     BackoffQueue,
@@ -34,6 +33,7 @@ from holdfast.scheduler.queued_pods import (
     RetryTimes,
     UnschedulablePods,
 )
+from holdfast.state.columns.pod_info import PodInfo
 
 MAX_UNSCHEDULABLE_SECONDS = 300.0
 """Seconds after which an unschedulable pod is tried again even without an event."""

@@ -22,7 +22,6 @@ from holdfast.api.timestamps import rfc3339
 from holdfast.client.backoff import Retries
 from holdfast.client.client import Client, PatchType
 from holdfast.client.events import EventRecorder
-from holdfast.columns.pod_info import PodInfo
 from holdfast.framework.plugin import Placement
 from holdfast.runtime.clock import Clock
 from holdfast.runtime.errors import HoldfastError, NotFound, Retryable
@@ -35,6 +34,7 @@ from holdfast.scheduler.scheduled_objects import (
     resource_of,
     wants_node,
 )
+from holdfast.state.columns.pod_info import PodInfo
 
 log = logging.getLogger(__name__)
 

@@ -11,9 +11,9 @@ import msgspec
 
 from holdfast.api.classic_dra.types import ClassicClaim
 from holdfast.cdi.files import file_name
-from holdfast.classic_dra.claim_state import is_protected
 from holdfast.driverkit import Driver
 from holdfast.driverkit.classic.node_service import CLASSIC_VERSION
+from holdfast.state.classic_dra.claim_state import is_protected
 from holdfast.testing.classic_drivers import ClassicDriverNode
 from holdfast.testing.drivers import Block, FaultyDriver, Kill
 

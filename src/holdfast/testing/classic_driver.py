@@ -21,9 +21,9 @@ from holdfast.api.meta import Object, is_controlled_by, version_guard
 from holdfast.api.pod import Pod
 from holdfast.api.resource import Resource
 from holdfast.api.scheme import PODS
-from holdfast.classic_dra.claim_state import ClaimState, is_protected, state_of
 from holdfast.client.client import Client
 from holdfast.runtime.errors import NotFound
+from holdfast.state.classic_dra.claim_state import ClaimState, is_protected, state_of
 from holdfast.testing.builders import Raw
 from holdfast.testing.classic_builders import DRIVER, on_nodes
 

@@ -13,7 +13,6 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from holdfast.columns.node_table import NodeTable
 from holdfast.engine.decision_cache import DecisionCache
 from holdfast.engine.plugin_results import PreFilterOutcome
 from holdfast.engine.profile import Profile
@@ -21,6 +20,7 @@ from holdfast.framework.per_node import PerNodePlugin, columnar
 from holdfast.framework.plugin import Plugin, Scope
 from holdfast.framework.points import overrides
 from holdfast.framework.view import View
+from holdfast.state.columns.node_table import NodeTable
 from holdfast.testing.plugin_laws import (
     Case,
     check_changes,

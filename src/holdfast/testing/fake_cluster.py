@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 
-from holdfast.columns.pod_info import PodInfo
 from holdfast.engine.audit import Auditor
 from holdfast.engine.decision import feasible, rank
 from holdfast.engine.decision_check import placement_faults, rejection_faults
@@ -28,6 +27,7 @@ from holdfast.framework.rejection import Rejection
 from holdfast.framework.world import World
 from holdfast.plugins import default_profiles
 from holdfast.scheduler.cycle import assume_and_reserve
+from holdfast.state.columns.pod_info import PodInfo
 from holdfast.testing.builders import typed
 
 

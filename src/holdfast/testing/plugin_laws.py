@@ -16,9 +16,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.capacity.reserved_resources import expected_reservation
-from holdfast.columns.interner import PODS
-from holdfast.columns.pod_info import PodInfo
 from holdfast.engine.plugin_results import PreFilterOutcome, WrongPlan, run_pre_filter
 from holdfast.engine.plugin_use import CyclePlan, PluginUse
 from holdfast.framework.plan import PodPlan
@@ -40,6 +37,9 @@ from holdfast.framework.points import overrides
 from holdfast.framework.preemption_rules import rules_of
 from holdfast.framework.view import View
 from holdfast.framework.world import World
+from holdfast.state.columns.interner import PODS
+from holdfast.state.columns.pod_info import PodInfo
+from holdfast.state.reservations.reserved_resources import expected_reservation
 from holdfast.testing.memory_api import MemoryApi
 from holdfast.testing.random_cluster import RandomCluster
 

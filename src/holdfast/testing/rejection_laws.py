@@ -9,10 +9,10 @@ import msgspec
 import numpy as np
 
 from holdfast.api.timestamps import parse_rfc3339
-from holdfast.columns.pod_info import PodInfo
 from holdfast.framework.plugin import NodeFilter, PodChange, PodLimits, Rows, Scope, Tiers
 from holdfast.framework.points import overrides
 from holdfast.framework.preemption_rules import rules_of
+from holdfast.state.columns.pod_info import PodInfo
 from holdfast.testing.plugin_laws import Case, prepare_case
 from holdfast.testing.random_cluster import RandomCluster
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from holdfast.capacity.matching import ReservationMatch
 from holdfast.engine.decision_cache import DecisionCache
 from holdfast.engine.profile import Profile
 from holdfast.framework.plan import Reserver
@@ -12,6 +11,7 @@ from holdfast.framework.plugin import NO_CHANGE, Placement, PodChange
 from holdfast.framework.reservation_options import ReservationFilter
 from holdfast.framework.view import View
 from holdfast.plugins.reservation import ReservationPlugin
+from holdfast.state.reservations.matching import ReservationMatch
 from holdfast.testing.plugin_laws import Case
 from holdfast.testing.random_cluster import RandomCluster
 

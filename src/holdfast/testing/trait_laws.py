@@ -9,7 +9,6 @@ import msgspec
 import numpy as np
 
 from holdfast.api.pod import Pod, ResourceRequirements
-from holdfast.columns.pod_info import PodInfo
 from holdfast.engine.rejections import reject_all_nodes
 from holdfast.framework.declarations import declaration_fault
 from holdfast.framework.plugin import (
@@ -23,6 +22,7 @@ from holdfast.framework.plugin import (
 )
 from holdfast.framework.points import overrides
 from holdfast.framework.view import View
+from holdfast.state.columns.pod_info import PodInfo
 from holdfast.testing.builders import a_reservation, typed
 from holdfast.testing.plugin_laws import Case, prepare_case
 from holdfast.testing.random_cluster import RandomCluster

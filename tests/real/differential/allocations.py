@@ -11,10 +11,10 @@ from holdfast.cli.objects import Manifest
 from holdfast.cli.snapshot import built_in_profiles, read_snapshot
 from holdfast.configuration.catalog import Catalog
 from holdfast.configuration.reading import read
-from holdfast.devices.allocated_devices import allocated_results
 from holdfast.engine.decision import feasible
 from holdfast.framework.plugin import Placement
 from holdfast.framework.rejection import Rejection
+from holdfast.state.devices.allocated_devices import allocated_results
 from real.differential.families import Case
 
 NOW = 1.8e9

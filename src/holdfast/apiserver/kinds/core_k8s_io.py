@@ -20,8 +20,8 @@ from holdfast.apiserver import data
 from holdfast.apiserver.descriptor import KindDescriptor, ObjectCheck
 from holdfast.apiserver.kinds.custom_resources import descriptors_of_crd
 from holdfast.apiserver.tables.printer import Obj, Printer, TableCells, columns
-from holdfast.classic_dra.claim_state import state_of
 from holdfast.runtime.feature_gates import Feature
+from holdfast.state.classic_dra.claim_state import state_of
 
 _CHECKS: dict[str, ObjectCheck] = {
     "resourceclasses": check_class,

@@ -22,14 +22,14 @@ from holdfast.api.requests import pod_request
 from holdfast.api.shared_device import SharedDevices
 from holdfast.apiserver.descriptor import AdmissionPlugin
 from holdfast.apiserver.operation import Operation
-from holdfast.capacity.operating_pods import annotated_owners
-from holdfast.device_share.partitions import partition_table
-from holdfast.device_share.pod_devices import pod_devices
-from holdfast.device_share.requests import RESOURCES
-from holdfast.numa.pod_request import read_request
-from holdfast.numa.topology import read_topology
 from holdfast.runtime.errors import BadRequest, Cause
 from holdfast.runtime.feature_gates import Feature
+from holdfast.state.device_share.partitions import partition_table
+from holdfast.state.device_share.pod_devices import pod_devices
+from holdfast.state.device_share.requests import RESOURCES
+from holdfast.state.numa.pod_request import read_request
+from holdfast.state.numa.topology import read_topology
+from holdfast.state.reservations.operating_pods import annotated_owners
 
 _POD_ANNOTATIONS = frozenset(
     {

@@ -20,14 +20,14 @@ from holdfast.api.reservation import FINAL, Reservation
 from holdfast.api.reservation_names import AFFINITY, INNER_RESERVED
 from holdfast.apiserver.operation import Operation
 from holdfast.apiserver.schema.stored_objects import decode
-from holdfast.capacity.reservation_annotations import (
+from holdfast.runtime.errors import BadRequest, HoldfastError
+from holdfast.state.reservations.reservation_annotations import (
     ReservationAffinity,
     affinity_of,
     inner_reserved,
     selects,
 )
-from holdfast.capacity.reserve_pod import reserve_pod
-from holdfast.runtime.errors import BadRequest, HoldfastError
+from holdfast.state.reservations.reserve_pod import reserve_pod
 from holdfast.store import ObjectKey, StoredObject
 
 _RESERVATIONS = (scheme.RESERVATIONS.group, scheme.RESERVATIONS.plural)

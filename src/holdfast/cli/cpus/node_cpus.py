@@ -8,14 +8,14 @@ from enum import StrEnum
 from typing import Any
 
 from holdfast.cli.table import join_names
-from holdfast.columns.interner import CPU
 from holdfast.framework.world import World
-from holdfast.numa.cpu_set import format_cpu_list, mask_of, members_of
-from holdfast.numa.node_holdings import NodeHoldings
-from holdfast.numa.node_state import NodeState
-from holdfast.numa.resource_status import NOTHING, NumaAllocation, NumaAmounts
-from holdfast.numa.topology import CpuTopology
 from holdfast.runtime.errors import Refused
+from holdfast.state.columns.interner import CPU
+from holdfast.state.numa.cpu_set import format_cpu_list, mask_of, members_of
+from holdfast.state.numa.node_holdings import NodeHoldings
+from holdfast.state.numa.node_state import NodeState
+from holdfast.state.numa.resource_status import NOTHING, NumaAllocation, NumaAmounts
+from holdfast.state.numa.topology import CpuTopology
 
 Json = dict[str, Any]
 

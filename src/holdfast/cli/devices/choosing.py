@@ -12,14 +12,19 @@ from holdfast.api.meta import Object
 from holdfast.api.node import Node, Taint
 from holdfast.cli.table import counted, join_names
 from holdfast.cli.world_building import build_world
-from holdfast.devices.device_map import MappedDevice, MappedPool, holders_by_device, map_devices
-from holdfast.devices.errors import AllocationError
-from holdfast.devices.inventory import Inventory
-from holdfast.devices.matching import Matcher
-from holdfast.devices.requests import any_of_class
-from holdfast.devices.slice_tracker import taints_with_rules
 from holdfast.runtime.errors import Refused
 from holdfast.runtime.feature_gates import Feature, FeatureGates
+from holdfast.state.devices.device_map import (
+    MappedDevice,
+    MappedPool,
+    holders_by_device,
+    map_devices,
+)
+from holdfast.state.devices.errors import AllocationError
+from holdfast.state.devices.inventory import Inventory
+from holdfast.state.devices.matching import Matcher
+from holdfast.state.devices.requests import any_of_class
+from holdfast.state.devices.slice_tracker import taints_with_rules
 
 T = TypeVar("T")
 

@@ -9,9 +9,9 @@ from holdfast.api.classic_dra.node_inventory import NodeInventory
 from holdfast.api.quantity import Quantity
 from holdfast.cli.devices.choosing import Filter
 from holdfast.cli.table import NOTHING, format_table, join_names
-from holdfast.devices.device_map import DeviceState
 from holdfast.driverkit.classic.fitting import FreeDevice, remaining
 from holdfast.driverkit.classic.inventory_conversion import choice_of, devices_of
+from holdfast.state.devices.device_map import DeviceState
 
 Json = dict[str, Any]
 MOST_DEVICES = 100

@@ -15,14 +15,14 @@ from holdfast.api.devices import DeviceAttribute
 from holdfast.api.node import Taint
 from holdfast.cli.devices.choosing import Listing
 from holdfast.cli.table import NOTHING, format_filled_columns, format_table, join_names
-from holdfast.devices.device_map import (
+from holdfast.state.devices.device_map import (
     ClaimWithDevice,
     DeviceState,
     MappedDevice,
     MappedPool,
     RemainingAmount,
 )
-from holdfast.devices.obstacles import taint_text
+from holdfast.state.devices.obstacles import taint_text
 
 MOST_DEVICES, MOST_POOLS, MOST_PROBLEMS = 100, 60, 20
 """Above these numbers devices are summed up by pool, pools by driver, problems by count."""

@@ -14,11 +14,11 @@ from holdfast.api.shared_device import DeviceInfo, SharedDevices
 from holdfast.cli.devices.choosing import Filter
 from holdfast.cli.table import NOTHING, format_filled_columns, in_one_unit
 from holdfast.cli.world_building import build_world
-from holdfast.device_share.allocations import UNUSED, DeviceUse
-from holdfast.device_share.node_devices import NO_DEVICES, NodeDeviceState, inventory_of
-from holdfast.device_share.node_holders import NodeHolders
-from holdfast.device_share.requests import RATIO, RESOURCES, DeviceAmounts
 from holdfast.framework.world import World
+from holdfast.state.device_share.allocations import UNUSED, DeviceUse
+from holdfast.state.device_share.node_devices import NO_DEVICES, NodeDeviceState, inventory_of
+from holdfast.state.device_share.node_holders import NodeHolders
+from holdfast.state.device_share.requests import RATIO, RESOURCES, DeviceAmounts
 
 Json = dict[str, Any]
 POD, RESERVATION = "pod", "reservation"

@@ -9,10 +9,15 @@ from typing import Any
 
 from holdfast.api import scheme
 from holdfast.api.labels import Selector
-from holdfast.capacity.policy_usage import PolicyUsage, UnitUsage, headroom_text, usage_text
 from holdfast.cli.connection import connect, list_all
 from holdfast.cli.policy.reading import Compiled, compile_all
 from holdfast.cli.table import format_table, in_one_unit, join_names, print_json
+from holdfast.state.resource_policies.policy_usage import (
+    PolicyUsage,
+    UnitUsage,
+    headroom_text,
+    usage_text,
+)
 
 HEAD = ("NAMESPACE", "NAME", "SELECTS", "STRATEGY", "PODS", "HEADROOM")
 READ = (scheme.NODES, scheme.PODS, scheme.RESOURCE_POLICIES)

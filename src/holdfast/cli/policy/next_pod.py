@@ -13,9 +13,9 @@ from holdfast.api.meta import Object
 from holdfast.api.pod import Pod, PodStatus
 from holdfast.api.resource_policy import ResourcePolicy
 from holdfast.api.timestamps import rfc3339
-from holdfast.capacity.policies import Policy
 from holdfast.cli.policy.listing import selector_text
 from holdfast.runtime.errors import Refused
+from holdfast.state.resource_policies.policies import Policy
 
 Raw = dict[str, Any]
 

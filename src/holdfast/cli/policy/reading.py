@@ -10,10 +10,10 @@ from holdfast.api.meta import Object
 from holdfast.api.node import Node
 from holdfast.api.pod import Pod
 from holdfast.api.resource_policy import ResourcePolicy
-from holdfast.capacity.policies import Policy, compile_policy
-from holdfast.capacity.policy_usage import PolicyUsage, usage_of
 from holdfast.cli.table import join_names
 from holdfast.runtime.errors import HoldfastError, Refused, aggregate_message
+from holdfast.state.resource_policies.policies import Policy, compile_policy
+from holdfast.state.resource_policies.policy_usage import PolicyUsage, usage_of
 
 
 @dataclass(frozen=True, slots=True)

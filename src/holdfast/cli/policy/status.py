@@ -10,12 +10,17 @@ from typing import Any
 from holdfast.api.deletion_cost import DELETION_COST, MANAGED_DELETION_COST
 from holdfast.api.pod import Pod
 from holdfast.api.resource_policy import ResourcePolicy
-from holdfast.capacity.policies import MatchLabelGroup
-from holdfast.capacity.policy_usage import GroupUsage, PolicyUsage, UnitUsage, headroom_text
 from holdfast.cli.connection import connect, list_all
 from holdfast.cli.policy.listing import READ, as_data, problems, resources_text, selector_text
 from holdfast.cli.policy.reading import Compiled, compile_one, require_usage, split_name
 from holdfast.cli.table import format_table, print_json
+from holdfast.state.resource_policies.policies import MatchLabelGroup
+from holdfast.state.resource_policies.policy_usage import (
+    GroupUsage,
+    PolicyUsage,
+    UnitUsage,
+    headroom_text,
+)
 
 HEAD = ("UNIT", "PRIORITY", "NODES", "PODS", "CAP", "FREE", "RESOURCES")
 POD_HEAD = ("UNIT", "NODE", "POD", "DELETION COST")

@@ -10,8 +10,6 @@ from typing import Any
 from holdfast.api.meta import Object
 from holdfast.api.node import Node
 from holdfast.api.pod import Pod
-from holdfast.capacity.policies import MatchLabelGroup, Policy, counts_for
-from holdfast.capacity.policy_usage import PolicyUsage, UnitUsage, count_text, usage_of
 from holdfast.cli.connection import connect, list_all
 from holdfast.cli.device_explanation_text import device_lines
 from holdfast.cli.explanation_text import (
@@ -32,6 +30,13 @@ from holdfast.cli.world_building import DEFAULT_GATES
 from holdfast.configuration.reading import Configuration
 from holdfast.runtime.clock import SystemClock
 from holdfast.runtime.feature_gates import FeatureGates
+from holdfast.state.resource_policies.policies import MatchLabelGroup, Policy, counts_for
+from holdfast.state.resource_policies.policy_usage import (
+    PolicyUsage,
+    UnitUsage,
+    count_text,
+    usage_of,
+)
 
 Json = dict[str, Any]
 

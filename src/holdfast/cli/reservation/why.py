@@ -13,8 +13,6 @@ from holdfast.api.pod import Pod
 from holdfast.api.reservation import FAILED, FINAL, PENDING, SUCCEEDED, WAITING, Reservation
 from holdfast.api.timestamps import parse_rfc3339
 from holdfast.api.validation.reservation import check_reservation, owner_namespaces
-from holdfast.capacity.owner_rules import compile_owners
-from holdfast.capacity.reserve_pod import reserve_pod
 from holdfast.cli.connection import connect, list_all
 from holdfast.cli.devices.shared_devices import amounts_text, as_amounts
 from holdfast.cli.explanation_text import format_explanation
@@ -23,13 +21,15 @@ from holdfast.cli.scheduler_configuration import SchedulerSetup
 from holdfast.cli.snapshot import Snapshot
 from holdfast.cli.table import format_duration, list_amounts, print_json
 from holdfast.cli.world_building import DEFAULT_GATES, build_world
-from holdfast.device_share.ledger import annotated_use
 from holdfast.engine.profile import Profile
-from holdfast.numa.cpu_set import format_cpu_list
-from holdfast.numa.resource_status import read_allocation
 from holdfast.runtime.clock import SystemClock
 from holdfast.runtime.errors import BadRequest, NotFound, Refused, aggregate_message
 from holdfast.runtime.feature_gates import FeatureGates
+from holdfast.state.device_share.ledger import annotated_use
+from holdfast.state.numa.cpu_set import format_cpu_list
+from holdfast.state.numa.resource_status import read_allocation
+from holdfast.state.reservations.owner_rules import compile_owners
+from holdfast.state.reservations.reserve_pod import reserve_pod
 
 Profiles = Mapping[str, Profile]
 

@@ -33,7 +33,6 @@ from holdfast.controllers.planned_writes import (
     namespace_is_terminating,
 )
 from holdfast.controllers.reconciler import ControllerContext, Reconciler
-from holdfast.quota.charging import may_have_room
 from holdfast.runtime.errors import (
     AlreadyExists,
     Conflict,
@@ -44,6 +43,7 @@ from holdfast.runtime.errors import (
 )
 from holdfast.runtime.feature_gates import Feature
 from holdfast.runtime.metric_types import CounterMetric
+from holdfast.state.quota.charging import may_have_room
 
 MAX_CACHE_MISSES = 8
 """Failures of a pod, in about a second, after which an existing claim should be in the cache."""

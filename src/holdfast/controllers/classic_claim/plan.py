@@ -13,9 +13,9 @@ from holdfast.api.classic_dra.types import ClassicClaim, ClassicResources
 from holdfast.api.devices import ClaimConsumer
 from holdfast.api.meta import controller_of, owner_reference
 from holdfast.api.pod import Pod
-from holdfast.classic_dra.claim_state import is_usable
 from holdfast.controllers.claim_consumers import raw_consumers, reserved_for_patch
 from holdfast.controllers.planned_writes import Create, Delete, Write
+from holdfast.state.classic_dra.claim_state import is_usable
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,9 +40,9 @@ from holdfast.controllers.device_taint_eviction.plan import (
 )
 from holdfast.controllers.reconciler import ControllerContext, Reconciler
 from holdfast.controllers.taint_eviction_writes import LONGEST_WAIT_SECONDS, TaintEvictionWrites
-from holdfast.devices.allocated_devices import device_id
-from holdfast.devices.slices import DeviceId
 from holdfast.runtime.feature_gates import Feature
+from holdfast.state.devices.allocated_devices import device_id
+from holdfast.state.devices.slices import DeviceId
 
 T = TypeVar("T")
 RULE_STATUS_SECONDS = 10.0

@@ -9,8 +9,8 @@ from types import MappingProxyType
 from holdfast.api.devices import ResourceClaim, ResourceSlice
 from holdfast.api.node import Taint
 from holdfast.api.tolerations import NO_EXECUTE
-from holdfast.devices.allocated_devices import device_id
-from holdfast.devices.slices import DeviceId, PoolId
+from holdfast.state.devices.allocated_devices import device_id
+from holdfast.state.devices.slices import DeviceId, PoolId
 
 _NONE: Mapping[str, tuple[Taint, ...]] = MappingProxyType({})
 

@@ -12,9 +12,9 @@ from holdfast.api.node import Taint
 from holdfast.api.pod import Pod, Toleration, claim_name
 from holdfast.api.timestamps import rfc3339, seconds_of
 from holdfast.api.tolerations import NO_EXECUTE, tolerates
-from holdfast.devices.allocated_devices import device_id
-from holdfast.devices.claims import is_reserved_for
-from holdfast.devices.slices import DeviceId
+from holdfast.state.devices.allocated_devices import device_id
+from holdfast.state.devices.claims import is_reserved_for
+from holdfast.state.devices.slices import DeviceId
 
 EVICTION_IN_PROGRESS = "EvictionInProgress"
 

@@ -25,14 +25,14 @@ from holdfast.controllers.pod_migration.job_index import Workloads, pod_key
 from holdfast.controllers.pod_migration.job_status import StatusChange
 from holdfast.controllers.pod_migration.job_writer import JobWriter
 from holdfast.controllers.reconciler import ControllerContext
-from holdfast.migration.limits import Limit, MigratingPods
-from holdfast.migration.pod_selection import (
+from holdfast.runtime.errors import Conflict, HoldfastError, NotFound
+from holdfast.state.migration.limits import Limit, MigratingPods
+from holdfast.state.migration.pod_selection import (
     MigrationCandidate,
     find_obstacle,
     has_local_volumes,
     pod_rank,
 )
-from holdfast.runtime.errors import Conflict, HoldfastError, NotFound
 
 WAITING = "WaitForArbitration"
 AT_ONCE = 100

@@ -48,8 +48,8 @@ from holdfast.controllers.pod_migration.plan import (
 )
 from holdfast.controllers.pod_migration.rate_limits import JobRetries, ObjectLimits, TokenBucket
 from holdfast.controllers.reconciler import ControllerContext, Reconciler
-from holdfast.migration.limits import EVICT, Limit
 from holdfast.runtime.errors import Conflict, HoldfastError, NotFound
+from holdfast.state.migration.limits import EVICT, Limit
 
 GONE_SECONDS = 1.0
 """When a job whose pod disappeared a moment ago looks again."""

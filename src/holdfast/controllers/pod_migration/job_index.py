@@ -9,7 +9,7 @@ from holdfast.api.scheme import PODS, REPLICASETS, STATEFULSETS
 from holdfast.client.informer_set import InformerSet
 from holdfast.controllers.object_index import ControllerIndex, KeyIndex
 from holdfast.controllers.pod_migration.job_fields import reservation_ref
-from holdfast.migration.limits import Workload, make_workload
+from holdfast.state.migration.limits import Workload, make_workload
 
 
 def pod_key(ref: ObjectReference | None) -> str:

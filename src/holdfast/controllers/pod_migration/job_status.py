@@ -16,7 +16,7 @@ from holdfast.api.pod_migration_job import (
 from holdfast.api.timestamps import rfc3339, seconds_of
 from holdfast.controllers.conditions import set_condition, to_raw
 from holdfast.controllers.planned_writes import PlannedEvent
-from holdfast.migration.limits import Limit
+from holdfast.state.migration.limits import Limit
 
 RESERVATION_CREATED, RESERVATION_SCHEDULED = "ReservationCreated", "ReservationScheduled"
 EVICTION, POD_SCHEDULED = "Eviction", "PodScheduled"

@@ -22,7 +22,6 @@ from holdfast.api.pod import Pod, PodSpec
 from holdfast.api.pod_migration_job import EVICT_DIRECTLY, PENDING, RUNNING, PodMigrationJob
 from holdfast.api.reservation import AVAILABLE, FAILED, SUCCEEDED, WAITING, Reservation
 from holdfast.api.reservation import PENDING as NOT_SCHEDULED
-from holdfast.capacity.owner_rules import compile_owners
 from holdfast.controllers import conditions
 from holdfast.controllers.pod_migration import job_status
 from holdfast.controllers.pod_migration.job_fields import (
@@ -34,7 +33,8 @@ from holdfast.controllers.pod_migration.job_fields import (
 )
 from holdfast.controllers.pod_migration.job_status import StatusChange, reference
 from holdfast.controllers.pod_migration.reservation_template import find_template_excess
-from holdfast.migration.pod_selection import is_unscheduled
+from holdfast.state.migration.pod_selection import is_unscheduled
+from holdfast.state.reservations.owner_rules import compile_owners
 
 
 class Action(Enum):

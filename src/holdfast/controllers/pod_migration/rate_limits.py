@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from holdfast.api.meta import controller_of
 from holdfast.api.pod import Pod
 from holdfast.client.backoff import Backoff
-from holdfast.migration.limits import Limit, max_of_workload
 from holdfast.runtime.settings import MigrationSettings, ObjectLimit
+from holdfast.state.migration.limits import Limit, max_of_workload
 
 WORKLOAD, NAMESPACE = "workload", "namespace"
 MAX_BUCKETS = 10_000

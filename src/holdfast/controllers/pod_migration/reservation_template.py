@@ -21,10 +21,10 @@ from holdfast.api.requests import nanos_text, request_nanos
 from holdfast.api.reservation import Reservation, ReservationOwner
 from holdfast.api.resource_names import PODS
 from holdfast.api.scheme import POD_MIGRATION_JOBS, RESERVATIONS
-from holdfast.capacity.reserve_pod import reserve_pod
-from holdfast.device_share.requests import amount_as
-from holdfast.migration.pod_selection import is_unscheduled
 from holdfast.runtime.errors import BadRequest
+from holdfast.state.device_share.requests import amount_as
+from holdfast.state.migration.pod_selection import is_unscheduled
+from holdfast.state.reservations.reserve_pod import reserve_pod
 
 Raw = dict[str, Any]
 

@@ -9,8 +9,6 @@ from holdfast.api.node import Node
 from holdfast.api.pod import Pod
 from holdfast.api.reservation import HOLDING, Reservation
 from holdfast.api.scheme import NODES, PODS, RESERVATIONS
-from holdfast.capacity.operating_pods import has_operating_mode, operating_reservation
-from holdfast.capacity.recorded_allocations import RecordedAllocations, Source
 from holdfast.client.informer_cache import ChangeType
 from holdfast.controllers.object_index import ObjectIndex
 from holdfast.controllers.planned_writes import execute_writes
@@ -24,6 +22,8 @@ from holdfast.controllers.reservation.plan import (
 )
 from holdfast.controllers.reservation.usage import NodeUsage
 from holdfast.runtime.errors import HoldfastError, NotFound
+from holdfast.state.recorded_allocations import RecordedAllocations, Source
+from holdfast.state.reservations.operating_pods import has_operating_mode, operating_reservation
 
 log = logging.getLogger(__name__)
 

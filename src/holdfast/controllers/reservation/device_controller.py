@@ -15,8 +15,8 @@ from holdfast.client.informer_cache import ChangeType
 from holdfast.controllers.object_index import ObjectIndex
 from holdfast.controllers.planned_writes import Patch, Plan, PlannedEvent, execute_writes
 from holdfast.controllers.reconciler import ControllerContext, Reconciler
-from holdfast.device_share.allocation_annotation import read_device_ids
 from holdfast.runtime.errors import BadRequest
+from holdfast.state.device_share.allocation_annotation import read_device_ids
 
 WELL_AGAIN = "all reserved devices are healthy again"
 

@@ -13,14 +13,14 @@ from holdfast.api.node import Node
 from holdfast.api.pod import Pod
 from holdfast.api.requests import nanos, request_nanos
 from holdfast.api.reservation import AVAILABLE, WAITING, Reservation
-from holdfast.capacity.gpu_names import nanos_in_names_of
-from holdfast.capacity.operating_pods import operating_reservation
-from holdfast.capacity.reservation_annotations import (
+from holdfast.state.device_share.requests import device_resources
+from holdfast.state.reservations.gpu_names import nanos_in_names_of
+from holdfast.state.reservations.operating_pods import operating_reservation
+from holdfast.state.reservations.reservation_annotations import (
     annotated_allocations,
     draws_within,
     inner_reserved,
 )
-from holdfast.device_share.requests import device_resources
 
 ResourceNanos = Mapping[str, int]
 PODS, ONE = "pods", 10**9

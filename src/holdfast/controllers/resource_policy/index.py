@@ -17,16 +17,21 @@ from holdfast.api.labels import Selector
 from holdfast.api.pod import Pod
 from holdfast.api.requests import pod_request
 from holdfast.api.resource_policy import ResourcePolicy
-from holdfast.capacity.policies import MatchLabelGroup, Policy, compile_policy, means_the_same
-from holdfast.capacity.policy_usage import (
+from holdfast.controllers.planned_writes import Plan
+from holdfast.controllers.resource_policy.plan import PolicyConflict, plan_deletion_cost
+from holdfast.runtime.errors import HoldfastError
+from holdfast.state.resource_policies.policies import (
+    MatchLabelGroup,
+    Policy,
+    compile_policy,
+    means_the_same,
+)
+from holdfast.state.resource_policies.policy_usage import (
     GroupUsage,
     PolicyUsage,
     UnitUsage,
     capped_amounts,
 )
-from holdfast.controllers.planned_writes import Plan
-from holdfast.controllers.resource_policy.plan import PolicyConflict, plan_deletion_cost
-from holdfast.runtime.errors import HoldfastError
 
 MAX_CACHED_LABELS = 4096
 Labels = Mapping[str, str]

@@ -18,8 +18,11 @@ from holdfast.api.resource_names import CPU
 from holdfast.api.resource_policy import GroupStatus, ResourcePolicy, Unit, UnitStatus
 from holdfast.api.scheme import PODS, RESOURCE_POLICIES
 from holdfast.api.timestamps import rfc3339
-from holdfast.capacity.policies import Policy
-from holdfast.capacity.policy_usage import (
+from holdfast.controllers import conditions
+from holdfast.controllers.planned_writes import Patch, Plan, PlannedEvent
+from holdfast.runtime.errors import aggregate_message
+from holdfast.state.resource_policies.policies import Policy
+from holdfast.state.resource_policies.policy_usage import (
     GroupUsage,
     PolicyUsage,
     UnitUsage,
@@ -27,9 +30,6 @@ from holdfast.capacity.policy_usage import (
     headroom_text,
     usage_text,
 )
-from holdfast.controllers import conditions
-from holdfast.controllers.planned_writes import Patch, Plan, PlannedEvent
-from holdfast.runtime.errors import aggregate_message
 
 DELETION_COST_MANUAL = "DeletionCostManual"
 EXCESS_COST = -100

@@ -8,7 +8,6 @@ from typing import ClassVar
 from holdfast.api.meta import controller_of
 from holdfast.api.node_selection import required_nodes
 from holdfast.api.tolerations import find_untolerated
-from holdfast.columns.pod_info import PodInfo
 from holdfast.descheduler.policies.policy import (
     CandidatePod,
     Candidates,
@@ -18,6 +17,7 @@ from holdfast.descheduler.policies.policy import (
     in_order,
 )
 from holdfast.descheduler.simulation import STEP, Simulation
+from holdfast.state.columns.pod_info import PodInfo
 
 Owner = tuple[str, str, tuple[str, ...]]
 """Namespace, uid of the controller, and images: pods with equal ones are duplicates."""

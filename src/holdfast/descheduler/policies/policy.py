@@ -11,11 +11,11 @@ from holdfast.api.labels import EVERYTHING, Selector, from_selector
 from holdfast.api.meta import LabelSelector
 from holdfast.api.pod import Pod
 from holdfast.api.validation.template import check_selector
-from holdfast.columns.pod_info import PodInfo
 from holdfast.configuration.problems import Problems
 from holdfast.descheduler.simulation import Simulation
 from holdfast.framework.extender import ConfigurationPart
-from holdfast.migration.pod_selection import pod_rank
+from holdfast.state.columns.pod_info import PodInfo
+from holdfast.state.migration.pod_selection import pod_rank
 
 ALWAYS_FITS = "has no effect: the policy moves only pods that fit on another node"
 

@@ -7,7 +7,6 @@ from typing import ClassVar
 from holdfast.api.node import Taint
 from holdfast.api.node_selection import preferred_nodes, required_nodes
 from holdfast.api.tolerations import NO_SCHEDULE, PREFER_NO_SCHEDULE, find_untolerated
-from holdfast.columns.pod_info import PodInfo
 from holdfast.configuration.problems import Problems
 from holdfast.descheduler.policies.policy import (
     ALWAYS_FITS,
@@ -30,6 +29,7 @@ from holdfast.plugins.inter_pod_affinity.affinity_rules import (
 from holdfast.plugins.pod_topology_spread import PodTopologySpread
 from holdfast.plugins.pod_topology_spread.hard_constraints import HardConstraints
 from holdfast.runtime.errors import BadRequest
+from holdfast.state.columns.pod_info import PodInfo
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"

@@ -14,12 +14,12 @@ from holdfast.api.devices import pod_consumer
 from holdfast.api.meta import version_guard
 from holdfast.api.pod import Pod
 from holdfast.api.resource import Resource
-from holdfast.classic_dra.claim_state import is_protected
 from holdfast.client.client import Client
 from holdfast.driverkit.classic.negotiation import is_foreign
 from holdfast.driverkit.classic.pending_claims import ClaimError
 from holdfast.driverkit.classic.written_objects import WrittenObjects
 from holdfast.runtime.errors import HoldfastError, NotFound
+from holdfast.state.classic_dra.claim_state import is_protected
 
 
 class ClaimWriter:

@@ -15,7 +15,7 @@ from holdfast.api.classic_dra.types import (
     PodScheduling,
     PodSchedulingSpec,
 )
-from holdfast.classic_dra.claim_state import is_protected
+from holdfast.state.classic_dra.claim_state import is_protected
 
 
 class ClaimStep(Enum):

@@ -13,7 +13,6 @@ from holdfast.api.classic_dra.types import ClassicClaim, ClassicClass
 from holdfast.api.node import Node
 from holdfast.api.node_selection import compile_selector
 from holdfast.api.pod import NodeSelector, Pod
-from holdfast.classic_dra import reasons
 from holdfast.driverkit.classic.fitting import (
     Choice,
     ClaimParameters,
@@ -23,6 +22,7 @@ from holdfast.driverkit.classic.fitting import (
     choose,
     without,
 )
+from holdfast.state.classic_dra import reasons
 
 NEW_NODE = "what a new node of this kind has is not known: the driver has no @driver.new_node"
 

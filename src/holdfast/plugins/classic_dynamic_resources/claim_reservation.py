@@ -18,10 +18,10 @@ from holdfast.api.devices import ResourceClaim, pod_consumer
 from holdfast.api.meta import is_controlled_by, version_guard
 from holdfast.api.pod import Pod
 from holdfast.api.scheme import RESOURCE_CLAIMS
-from holdfast.classic_dra.pod_claims import ClassicPodClaim
 from holdfast.framework.plugin import MERGE_PATCH, ApiCall, ApiCalls, Placement, PreBindCalls
 from holdfast.plugins.classic_dynamic_resources.plan import ClassicClaims
 from holdfast.runtime.errors import AlreadyExists, HoldfastError
+from holdfast.state.classic_dra.pod_claims import ClassicPodClaim
 
 
 @dataclass(eq=False)

@@ -21,11 +21,11 @@ from holdfast.api.classic_dra.types import (
 )
 from holdfast.api.meta import owner_reference, version_guard
 from holdfast.api.pod import NodeSelector, Pod
-from holdfast.classic_dra.claim_state import is_shared, is_usable
-from holdfast.classic_dra.ledger import ClassicLedger, is_owned
-from holdfast.classic_dra.pod_claims import ClassicPodClaim
 from holdfast.framework.plugin import END_TURN, MERGE_PATCH, ApiCall, ApiCalls
 from holdfast.runtime.errors import Conflict, HoldfastError, NotFound
+from holdfast.state.classic_dra.claim_state import is_shared, is_usable
+from holdfast.state.classic_dra.ledger import ClassicLedger, is_owned
+from holdfast.state.classic_dra.pod_claims import ClassicPodClaim
 
 _MAX_ATTEMPTS = 5
 _PAUSE_SECONDS = 0.01

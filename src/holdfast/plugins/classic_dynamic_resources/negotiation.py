@@ -10,8 +10,6 @@ import numpy as np
 
 from holdfast.api.classic_dra.names import MAX_NODES
 from holdfast.api.classic_dra.types import PodSchedulingSpec
-from holdfast.classic_dra.selector_masks import rows_named
-from holdfast.columns.node_table import NodeTable
 from holdfast.framework.plugin import (
     AnyRows,
     Code,
@@ -24,6 +22,8 @@ from holdfast.framework.plugin import (
 )
 from holdfast.plugins.classic_dynamic_resources.claim_writes import held_for_others
 from holdfast.plugins.classic_dynamic_resources.plan import ClassicClaims
+from holdfast.state.classic_dra.selector_masks import rows_named
+from holdfast.state.columns.node_table import NodeTable
 
 _STEP = 2_147_483_647
 """A prime: as many steps as there are nodes visit each node once."""

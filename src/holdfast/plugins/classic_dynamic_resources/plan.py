@@ -13,21 +13,6 @@ from numpy.typing import NDArray
 
 from holdfast.api.classic_dra.names import MAX_CONSUMERS
 from holdfast.api.classic_dra.types import ClassicClaim, PodScheduling
-from holdfast.classic_dra import reasons
-from holdfast.classic_dra.claim_state import (
-    ClaimState,
-    has_room_for,
-    is_shared,
-    may_be_released,
-    state_of,
-)
-from holdfast.classic_dra.explanation import explain_claims
-from holdfast.classic_dra.ledger import ClassicLedger, is_owned
-from holdfast.classic_dra.pod_claims import ClassicPodClaim
-from holdfast.classic_dra.selector_masks import Bools, rows_named
-from holdfast.columns.consumers_in_flight import too_many_consumers
-from holdfast.columns.node_table import NodeTable
-from holdfast.columns.pod_info import PodInfo
 from holdfast.framework.plugin import (
     NO_CHANGE,
     AnyRows,
@@ -43,6 +28,21 @@ from holdfast.framework.plugin import (
     Verdicts,
 )
 from holdfast.plugins.classic_dynamic_resources.claim_writes import ClassicWrites
+from holdfast.state.classic_dra import reasons
+from holdfast.state.classic_dra.claim_state import (
+    ClaimState,
+    has_room_for,
+    is_shared,
+    may_be_released,
+    state_of,
+)
+from holdfast.state.classic_dra.explanation import explain_claims
+from holdfast.state.classic_dra.ledger import ClassicLedger, is_owned
+from holdfast.state.classic_dra.pod_claims import ClassicPodClaim
+from holdfast.state.classic_dra.selector_masks import Bools, rows_named
+from holdfast.state.columns.consumers_in_flight import too_many_consumers
+from holdfast.state.columns.node_table import NodeTable
+from holdfast.state.columns.pod_info import PodInfo
 
 RETRY_SECONDS = 1.0
 """When a pod is tried again that waits for a reservation in flight."""

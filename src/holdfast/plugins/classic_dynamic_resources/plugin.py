@@ -17,10 +17,6 @@ from holdfast.api.classic_dra.types import (
 )
 from holdfast.api.meta import Object
 from holdfast.api.pod import Pod
-from holdfast.classic_dra.claim_state import ClaimState, state_of
-from holdfast.classic_dra.ledger import ClassicLedger, is_owned
-from holdfast.classic_dra.pod_claims import ClassicClaimNotReady, ClassicPodClaim, unusable
-from holdfast.columns.pod_info import PodInfo
 from holdfast.framework.arguments import Arguments, PluginArgs
 from holdfast.framework.events import ActionType, EventResource, QueueingStrategy
 from holdfast.framework.plugin import (
@@ -40,6 +36,10 @@ from holdfast.plugins.classic_dynamic_resources.claim_reservation import ClaimRe
 from holdfast.plugins.classic_dynamic_resources.claim_writes import ClassicWrites, held_for_others
 from holdfast.plugins.classic_dynamic_resources.negotiation import Negotiation
 from holdfast.plugins.classic_dynamic_resources.plan import ClassicClaims, reason_to_wait
+from holdfast.state.classic_dra.claim_state import ClaimState, state_of
+from holdfast.state.classic_dra.ledger import ClassicLedger, is_owned
+from holdfast.state.classic_dra.pod_claims import ClassicClaimNotReady, ClassicPodClaim, unusable
+from holdfast.state.columns.pod_info import PodInfo
 
 NODE_ACTIONS = (ActionType.ADD, ActionType.UPDATE_NODE_LABEL, ActionType.UPDATE_NODE_TAINT)
 SKIP = QueueingStrategy.SKIP

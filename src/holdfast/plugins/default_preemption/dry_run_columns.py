@@ -14,10 +14,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.columns.epochs import Epoch
-from holdfast.columns.journal import FEW_ROWS, JournalReader
-from holdfast.columns.ranked_pods import NOT_STARTED, RankedPods
-from holdfast.columns.request_fit import SomeRows
 from holdfast.engine.disruption_budgets import BudgetStatus, DisruptionBudgets
 from holdfast.engine.preemption import SHIFT, cost_of
 from holdfast.framework.plugin import Candidate, RequiredResources
@@ -26,6 +22,10 @@ from holdfast.framework.world import World
 from holdfast.plugins.default_preemption.ranking import NOT_A_CANDIDATE, CostColumns
 from holdfast.plugins.default_preemption.requirements import MAX_BITS, Requirements
 from holdfast.plugins.default_preemption.victims import reprieve, reprieve_columns
+from holdfast.state.columns.epochs import Epoch
+from holdfast.state.columns.journal import FEW_ROWS, JournalReader
+from holdfast.state.columns.ranked_pods import NOT_STARTED, RankedPods
+from holdfast.state.columns.request_fit import SomeRows
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from holdfast.api.field_errors import invalid
-from holdfast.columns.pod_info import PodInfo
 from holdfast.engine.lazy_sequence import LazySequence
 from holdfast.engine.nominated_pods import nominated_in_sets
 from holdfast.engine.preemption import (
@@ -39,6 +38,7 @@ from holdfast.plugins.default_preemption.dry_run_columns import dry_run_cache_of
 from holdfast.plugins.default_preemption.requirements import CollectedLimits, requiring_resources
 from holdfast.plugins.default_preemption.search import NOT_HELPFUL, CandidateSearch
 from holdfast.plugins.default_preemption.victims import NAME, NO_VICTIMS, protected_pods
+from holdfast.state.columns.pod_info import PodInfo
 
 NO_CANDIDATE = "preemption: no candidate node for preemption"
 WAITING = "waiting for the preemption for this pod to be finished"

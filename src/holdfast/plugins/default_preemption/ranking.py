@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.columns.ranked_pods import NOT_STARTED
-from holdfast.columns.request_fit import SomeRows
 from holdfast.engine.preemption import LOWEST_COST, SHIFT, PreemptionCost
 from holdfast.framework.plugin import Rows
+from holdfast.state.columns.ranked_pods import NOT_STARTED
+from holdfast.state.columns.request_fit import SomeRows
 
 NOT_A_CANDIDATE = 2**62
 """The weight of a row on which no victims make the pod fit, or none are needed."""

@@ -13,16 +13,22 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.columns.pod_info import PodInfo
-from holdfast.columns.pod_values import PodValues
-from holdfast.columns.ranked_pods import RankedPods
-from holdfast.columns.request_fit import ENOUGH, RequestFit, SomeRows, short_bits, short_bits_at
 from holdfast.engine.nominated_pods import NominatedInSets, has_row_sets
 from holdfast.framework.plan import NodeFilter
 from holdfast.framework.plugin import FilterPair, PodLimit, PodLimits, RequiredResources
 from holdfast.framework.preemption_rules import NEVER, rules_of
 from holdfast.framework.world import World
 from holdfast.plugins.default_preemption.victims import Balance
+from holdfast.state.columns.pod_info import PodInfo
+from holdfast.state.columns.pod_values import PodValues
+from holdfast.state.columns.ranked_pods import RankedPods
+from holdfast.state.columns.request_fit import (
+    ENOUGH,
+    RequestFit,
+    SomeRows,
+    short_bits,
+    short_bits_at,
+)
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]

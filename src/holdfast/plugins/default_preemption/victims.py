@@ -17,7 +17,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.columns.pod_info import PodInfo
 from holdfast.engine.disruption_budgets import DisruptionBudgets
 from holdfast.engine.nominated_pods import (
     NominatedInSets,
@@ -31,6 +30,7 @@ from holdfast.framework.points import overrides
 from holdfast.framework.preemption_rules import rules_of
 from holdfast.framework.rejection import Status
 from holdfast.framework.view import View
+from holdfast.state.columns.pod_info import PodInfo
 
 NAME = "DefaultPreemption"
 NO_VICTIMS = "No preemption victims found for incoming pod"

@@ -10,11 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.api.koordinator_names import DEVICE_ALLOCATED
-from holdfast.capacity.matching import ReservationMatch
-from holdfast.columns.claimants import assumed_claimant
-from holdfast.columns.epochs import Epoch
-from holdfast.device_share.allocation_annotation import allocations_text
-from holdfast.device_share.allocations import use_of
 from holdfast.framework.plugin import (
     NO_CHANGE,
     AnyRows,
@@ -33,6 +28,11 @@ from holdfast.framework.values import positions_of, rows_at
 from holdfast.plugins.device_share.explanation import explain_rows
 from holdfast.plugins.device_share.row_searches import NONE_SERVED, RowSearches
 from holdfast.plugins.device_share.searches import CaseResults, Found
+from holdfast.state.columns.claimants import assumed_claimant
+from holdfast.state.columns.epochs import Epoch
+from holdfast.state.device_share.allocation_annotation import allocations_text
+from holdfast.state.device_share.allocations import use_of
+from holdfast.state.reservations.matching import ReservationMatch
 
 _SIGNATURE_BITS = 20
 """More than there are signatures of NUMA nodes."""

@@ -9,9 +9,9 @@ from typing import Any
 import msgspec
 
 from holdfast.api.field_errors import not_supported, required
-from holdfast.device_share.scoring import ScoringStrategy
 from holdfast.framework.arguments import Arguments, PluginArgs
-from holdfast.numa.policy_names import LEAST_ALLOCATED, MOST_ALLOCATED
+from holdfast.state.device_share.scoring import ScoringStrategy
+from holdfast.state.numa.policy_names import LEAST_ALLOCATED, MOST_ALLOCATED
 
 _STRATEGIES = (LEAST_ALLOCATED, MOST_ALLOCATED)
 _STRATEGY = "scoringStrategy"

@@ -9,14 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from holdfast.device_share.allocations import DeviceUse
-from holdfast.device_share.candidates import UNRESTRICTED, DeviceRejection, find_candidates
-from holdfast.device_share.ledger import NO_DEVICE
-from holdfast.device_share.node_devices import NodeDeviceState
-from holdfast.device_share.pod_devices import RequestedDevices
-from holdfast.device_share.requests import RESOURCES, DeviceAmounts, SharedDeviceRequest
 from holdfast.framework.plugin import Rows
 from holdfast.plugins.device_share.row_searches import RowSearches
+from holdfast.state.device_share.allocations import DeviceUse
+from holdfast.state.device_share.candidates import UNRESTRICTED, DeviceRejection, find_candidates
+from holdfast.state.device_share.ledger import NO_DEVICE
+from holdfast.state.device_share.node_devices import NodeDeviceState
+from holdfast.state.device_share.pod_devices import RequestedDevices
+from holdfast.state.device_share.requests import RESOURCES, DeviceAmounts, SharedDeviceRequest
 
 MAX_STATES = 1_000
 """So many different states of nodes are examined; a second is enough for them."""

@@ -10,20 +10,20 @@ from holdfast.api import koordinator_names as names
 from holdfast.api.pod import Pod
 from holdfast.api.requests import request_nanos
 from holdfast.api.reservation_names import IGNORED
-from holdfast.capacity.matching import ReservationMatch
-from holdfast.columns.epochs import Epoch
-from holdfast.columns.pod_info import PodInfo
-from holdfast.device_share.ledger import DeviceOptions
-from holdfast.device_share.requests import device_resources
 from holdfast.framework.events import ActionType, EventResource
 from holdfast.framework.plugin import ClusterEvent, Code, Plugin, Reject, Scope, Skip, Traits
 from holdfast.framework.view import View
-from holdfast.numa.pod_trials import PodTrials
 from holdfast.plugins.device_share.allocator import DeviceAllocator, DevicePreAllocator
 from holdfast.plugins.device_share.arguments import read_args
 from holdfast.plugins.device_share.searches import Found, Searches, asked_by, asks_for_devices
 from holdfast.runtime.errors import BadRequest, HoldfastError
 from holdfast.runtime.shared_cache import SharedCache
+from holdfast.state.columns.epochs import Epoch
+from holdfast.state.columns.pod_info import PodInfo
+from holdfast.state.device_share.ledger import DeviceOptions
+from holdfast.state.device_share.requests import device_resources
+from holdfast.state.numa.pod_trials import PodTrials
+from holdfast.state.reservations.matching import ReservationMatch
 
 _GUIDING = (
     names.DEVICE_ALLOCATE_HINT, names.DEVICE_JOINT_ALLOCATE, names.GPU_PARTITION_SPEC,

@@ -7,19 +7,19 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from holdfast.capacity.matching import ReservationMatch
-from holdfast.capacity.reservation_cache import ReservationCache
-from holdfast.capacity.reserved_resources import expected_reservation
-from holdfast.columns.node_table import NodeTable
-from holdfast.columns.pod_info import PodInfo
-from holdfast.device_share.candidates import DeviceOffer
-from holdfast.device_share.ledger import DeviceShareLedger
-from holdfast.device_share.node_holders import DeviceHolder, sum_of
-from holdfast.devices.inventory import Inventory
 from holdfast.framework.plugin import NO_CHANGE, PodChange, Rows, Verdicts
 from holdfast.framework.reservation_options import ReservationFilter
-from holdfast.numa.pod_trials import PodTrials
 from holdfast.plugins.device_share.searches import Found, Searches, asked_by
+from holdfast.state.columns.node_table import NodeTable
+from holdfast.state.columns.pod_info import PodInfo
+from holdfast.state.device_share.candidates import DeviceOffer
+from holdfast.state.device_share.ledger import DeviceShareLedger
+from holdfast.state.device_share.node_holders import DeviceHolder, sum_of
+from holdfast.state.devices.inventory import Inventory
+from holdfast.state.numa.pod_trials import PodTrials
+from holdfast.state.reservations.matching import ReservationMatch
+from holdfast.state.reservations.reservation_cache import ReservationCache
+from holdfast.state.reservations.reserved_resources import expected_reservation
 
 NONE_SERVED: frozenset[int] = frozenset()
 

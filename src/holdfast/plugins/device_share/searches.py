@@ -9,20 +9,20 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.columns.interner import PODS, ResourceNames
-from holdfast.columns.pod_info import PodInfo
-from holdfast.device_share.allocations import UNUSED, AllocationsByType, DeviceUse, use_of
-from holdfast.device_share.candidates import DeviceOffer, DeviceRejection, restriction_of
-from holdfast.device_share.choosing import choose_devices, node_rejection
-from holdfast.device_share.ledger import NO_DEVICE, DeviceShareLedger
-from holdfast.device_share.node_devices import NodeDeviceState
-from holdfast.device_share.pod_devices import RequestedDevices, pod_devices
-from holdfast.device_share.requests import is_of_devices
-from holdfast.device_share.scoring import score_node
 from holdfast.framework.plugin import Code
-from holdfast.numa.trial import OF_RESERVATION
 from holdfast.plugins.device_share.arguments import DeviceShareArgs
 from holdfast.runtime.errors import BadRequest
+from holdfast.state.columns.interner import PODS, ResourceNames
+from holdfast.state.columns.pod_info import PodInfo
+from holdfast.state.device_share.allocations import UNUSED, AllocationsByType, DeviceUse, use_of
+from holdfast.state.device_share.candidates import DeviceOffer, DeviceRejection, restriction_of
+from holdfast.state.device_share.choosing import choose_devices, node_rejection
+from holdfast.state.device_share.ledger import NO_DEVICE, DeviceShareLedger
+from holdfast.state.device_share.node_devices import NodeDeviceState
+from holdfast.state.device_share.pod_devices import RequestedDevices, pod_devices
+from holdfast.state.device_share.requests import is_of_devices
+from holdfast.state.device_share.scoring import score_node
+from holdfast.state.numa.trial import OF_RESERVATION
 
 Ints = NDArray[np.int64]
 _MOST_RESULTS, _MOST_CASES = 20_000, 100_000

@@ -12,9 +12,9 @@ from enum import Enum
 
 from holdfast.api.devices import DeviceResult, ResourceClaim
 from holdfast.api.timestamps import seconds_of
-from holdfast.devices.claims import Claims, is_reserved_for
-from holdfast.devices.errors import AllocationError
 from holdfast.framework.plugin import ApiCall, ApiCalls, Placement
+from holdfast.state.devices.claims import Claims, is_reserved_for
+from holdfast.state.devices.errors import AllocationError
 
 POLL_SECONDS = 5.0
 PENDING = "BindingConditionsPending"

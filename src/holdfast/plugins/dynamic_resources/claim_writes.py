@@ -16,15 +16,15 @@ from holdfast.api.decode import convert_object
 from holdfast.api.devices import CLAIM_FINALIZER, MAX_CONSUMERS, Allocation, ResourceClaim
 from holdfast.api.scheme import PODS, RESOURCE_CLAIMS
 from holdfast.api.timestamps import rfc3339
-from holdfast.columns.consumers_in_flight import too_many_consumers
-from holdfast.columns.pod_info import PodInfo
-from holdfast.devices.allocated_devices import device_id
-from holdfast.devices.claims import has_room_for, is_reserved_for
-from holdfast.devices.errors import AllocationError, NotBindable
-from holdfast.devices.inventory import Inventory
 from holdfast.framework.plugin import END_TURN, MERGE_PATCH, ApiCall, ApiCalls
 from holdfast.plugins.dynamic_resources.device_search import UnallocatedClaims
 from holdfast.runtime.errors import Conflict, Forbidden, HoldfastError, NotFound
+from holdfast.state.columns.consumers_in_flight import too_many_consumers
+from holdfast.state.columns.pod_info import PodInfo
+from holdfast.state.devices.allocated_devices import device_id
+from holdfast.state.devices.claims import has_room_for, is_reserved_for
+from holdfast.state.devices.errors import AllocationError, NotBindable
+from holdfast.state.devices.inventory import Inventory
 
 _MAX_ATTEMPTS = 5
 CREATIONS = "scheduler_resourceclaim_creates_total"

@@ -13,9 +13,6 @@ from functools import cached_property
 import numpy as np
 
 from holdfast.api.devices import DeviceResult
-from holdfast.columns.pod_info import PodInfo
-from holdfast.devices.allocated_devices import AllocatedDevices, device_id
-from holdfast.devices.slices import DeviceId
 from holdfast.engine.disruption_budgets import DisruptionBudgets
 from holdfast.engine.nominated_pods import (
     nominated_in_sets,
@@ -40,6 +37,9 @@ from holdfast.plugins.dynamic_resources.freeable_claims import (
     is_lower,
 )
 from holdfast.plugins.dynamic_resources.nominated_claims import can_allocate_beside
+from holdfast.state.columns.pod_info import PodInfo
+from holdfast.state.devices.allocated_devices import AllocatedDevices, device_id
+from holdfast.state.devices.slices import DeviceId
 
 WAITING = "waiting for the devices of preempted pods"
 MAX_CANDIDATES = 32

@@ -13,10 +13,12 @@ from numpy.typing import NDArray
 
 from holdfast.api.devices import ResourceClaim
 from holdfast.api.node_selection import compile_selector
-from holdfast.columns.node_table import NodeTable
-from holdfast.columns.pod_info import PodInfo
-from holdfast.columns.selection import Bools, terms_selected
-from holdfast.devices.allocation_cache import (
+from holdfast.framework.plugin import Rows
+from holdfast.plugins.dynamic_resources.binding_conditions import is_unavailable
+from holdfast.state.columns.node_table import NodeTable
+from holdfast.state.columns.pod_info import PodInfo
+from holdfast.state.columns.selection import Bools, terms_selected
+from holdfast.state.devices.allocation_cache import (
     DOES_NOT_FIT,
     ERROR,
     FITS,
@@ -25,17 +27,15 @@ from holdfast.devices.allocation_cache import (
     AllocationResults,
     RowsToSearch,
 )
-from holdfast.devices.allocator import Allocator, Solution
-from holdfast.devices.claims import in_flight_uid
-from holdfast.devices.errors import TIMED_OUT, AllocationError
-from holdfast.devices.extended_resources import (
+from holdfast.state.devices.allocator import Allocator, Solution
+from holdfast.state.devices.claims import in_flight_uid
+from holdfast.state.devices.errors import TIMED_OUT, AllocationError
+from holdfast.state.devices.extended_resources import (
     RequestsAndMappings,
     extended_resource_claim,
 )
-from holdfast.devices.inventory import Inventory
-from holdfast.devices.row_table import NO_ROW
-from holdfast.framework.plugin import Rows
-from holdfast.plugins.dynamic_resources.binding_conditions import is_unavailable
+from holdfast.state.devices.inventory import Inventory
+from holdfast.state.devices.row_table import NO_ROW
 
 _FIRST_OTHER_RESOURCE = 4
 _BITS = 63

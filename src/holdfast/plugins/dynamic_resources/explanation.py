@@ -24,19 +24,6 @@ from holdfast.api.devices import (
     ResourceClaim,
     ResourceClaimSpec,
 )
-from holdfast.devices.device_map import ClaimWithDevice, holders_by_device, nodes_text
-from holdfast.devices.errors import AllocationError
-from holdfast.devices.extended_resources import IN_MEMORY_NAME
-from holdfast.devices.obstacles import (
-    NodeObstacles,
-    Obstacle,
-    ObstacleKind,
-    RejectedDevice,
-    find_obstacles,
-)
-from holdfast.devices.requests import RequestAlternative
-from holdfast.devices.search_results import FITS
-from holdfast.devices.slices import DeviceId
 from holdfast.framework.plugin import Rows
 from holdfast.plugins.dynamic_resources.binding_conditions import (
     Progress,
@@ -50,6 +37,19 @@ from holdfast.plugins.dynamic_resources.device_search import (
     DeviceSearch,
     UnallocatedClaims,
 )
+from holdfast.state.devices.device_map import ClaimWithDevice, holders_by_device, nodes_text
+from holdfast.state.devices.errors import AllocationError
+from holdfast.state.devices.extended_resources import IN_MEMORY_NAME
+from holdfast.state.devices.obstacles import (
+    NodeObstacles,
+    Obstacle,
+    ObstacleKind,
+    RejectedDevice,
+    find_obstacles,
+)
+from holdfast.state.devices.requests import RequestAlternative
+from holdfast.state.devices.search_results import FITS
+from holdfast.state.devices.slices import DeviceId
 
 MAX_TRIES, MAX_TRIES_A_NODE = 30_000, 1_000
 """About a second for all nodes; the search on a node may be cut short, and has its reasons then."""

@@ -10,16 +10,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.api.devices import ClaimConsumer, DeviceResult, ResourceClaim
-from holdfast.columns.epochs import Epoch
-from holdfast.columns.node_table import NodeTable
-from holdfast.columns.pod_info import PodInfo
-from holdfast.columns.ranked_pods import NO_POD_PRIORITY, ReadValue
-from holdfast.devices.allocated_devices import allocated_results
-from holdfast.devices.inventory import Inventory
-from holdfast.devices.slices import PoolId
 from holdfast.framework.plugin import Rows
 from holdfast.framework.view import View
 from holdfast.plugins.dynamic_resources.device_search import DeviceSearch, device_backed_names
+from holdfast.state.columns.epochs import Epoch
+from holdfast.state.columns.node_table import NodeTable
+from holdfast.state.columns.pod_info import PodInfo
+from holdfast.state.columns.ranked_pods import NO_POD_PRIORITY, ReadValue
+from holdfast.state.devices.allocated_devices import allocated_results
+from holdfast.state.devices.inventory import Inventory
+from holdfast.state.devices.slices import PoolId
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from holdfast.api.devices import ResourceClaim
-from holdfast.columns.pod_info import PodInfo
-from holdfast.devices.allocated_devices import AllocatedDevices
-from holdfast.devices.claims import ClaimNotReady, claims_of_pod, in_flight_uid
-from holdfast.devices.errors import AllocationError
-from holdfast.devices.extended_resources import (
+from holdfast.plugins.dynamic_resources.device_search import DeviceSearch, device_backed_names
+from holdfast.state.columns.pod_info import PodInfo
+from holdfast.state.devices.allocated_devices import AllocatedDevices
+from holdfast.state.devices.claims import ClaimNotReady, claims_of_pod, in_flight_uid
+from holdfast.state.devices.errors import AllocationError
+from holdfast.state.devices.extended_resources import (
     create_requests_and_mappings,
     extended_resource_claim,
 )
-from holdfast.devices.search import result_of
-from holdfast.plugins.dynamic_resources.device_search import DeviceSearch, device_backed_names
+from holdfast.state.devices.search import result_of
 
 
 def can_allocate_beside(

@@ -10,10 +10,6 @@ import msgspec
 import numpy as np
 
 from holdfast.api.devices import ResourceClaim
-from holdfast.devices.allocation_cache import ERROR, NOT_SEARCHED
-from holdfast.devices.errors import AllocationError, NotBindable
-from holdfast.devices.requests import alternative_score
-from holdfast.devices.row_table import NO_ROW
 from holdfast.framework.plugin import (
     NO_CHANGE,
     AnyRows,
@@ -40,6 +36,10 @@ from holdfast.plugins.dynamic_resources.device_search import (
 )
 from holdfast.plugins.dynamic_resources.explanation import explain_rows
 from holdfast.plugins.dynamic_resources.nominated_claims import can_allocate_beside
+from holdfast.state.devices.allocation_cache import ERROR, NOT_SEARCHED
+from holdfast.state.devices.errors import AllocationError, NotBindable
+from holdfast.state.devices.requests import alternative_score
+from holdfast.state.devices.row_table import NO_ROW
 
 RETRY_REFUSED_SECONDS = 60.0
 """When a pod is tried again that a quota, or stored consumers, kept from being bound: an event may

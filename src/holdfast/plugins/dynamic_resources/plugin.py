@@ -13,11 +13,6 @@ from holdfast.api.devices import MAX_CONSUMERS, ResourceClaim
 from holdfast.api.field_errors import invalid
 from holdfast.api.pod import Pod
 from holdfast.api.strict_decode import Seconds
-from holdfast.columns.consumers_in_flight import too_many_consumers
-from holdfast.columns.pod_info import PodInfo
-from holdfast.devices.claims import ClaimNotReady, claims_of_pod, has_room_for
-from holdfast.devices.inventory import Inventory
-from holdfast.devices.row_table import NO_ROW
 from holdfast.framework.arguments import Arguments, PluginArgs
 from holdfast.framework.events import ActionType, EventResource
 from holdfast.framework.plugin import (
@@ -45,6 +40,11 @@ from holdfast.plugins.dynamic_resources.queueing_hints import (
     may_be_freed,
     quota_may_have_room,
 )
+from holdfast.state.columns.consumers_in_flight import too_many_consumers
+from holdfast.state.columns.pod_info import PodInfo
+from holdfast.state.devices.claims import ClaimNotReady, claims_of_pod, has_room_for
+from holdfast.state.devices.inventory import Inventory
+from holdfast.state.devices.row_table import NO_ROW
 
 _STEPS_A_SECOND = 100_000
 """The time limit is counted in search steps of about ten microseconds: there is no clock here."""

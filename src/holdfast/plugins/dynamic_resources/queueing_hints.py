@@ -6,14 +6,14 @@ from holdfast.api.devices import EXTENDED_CLAIM, ResourceClaim
 from holdfast.api.meta import is_controlled_by
 from holdfast.api.pod import Pod
 from holdfast.api.resource_quota import ResourceQuota
-from holdfast.columns.pod_info import PodInfo
-from holdfast.devices.claims import ClaimNotReady, claims_of_pod, is_reserved_for
-from holdfast.devices.inventory import Inventory
 from holdfast.framework.events import ClusterEvent
 from holdfast.framework.view import View
 from holdfast.plugins.dynamic_resources.device_search import device_backed_names
-from holdfast.quota.amounts import is_standard_key
-from holdfast.quota.charging import may_have_room
+from holdfast.state.columns.pod_info import PodInfo
+from holdfast.state.devices.claims import ClaimNotReady, claims_of_pod, is_reserved_for
+from holdfast.state.devices.inventory import Inventory
+from holdfast.state.quota.amounts import is_standard_key
+from holdfast.state.quota.charging import may_have_room
 
 
 def may_be_freed(old: ResourceClaim | None, new: ResourceClaim, pod: PodInfo, view: View) -> bool:

@@ -11,13 +11,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.columns.affinity_terms import AffinityTerm, AffinityTerms
-from holdfast.columns.counters import PodSelectors
-from holdfast.columns.epochs import Epoch
-from holdfast.columns.hidden_reserve_pods import AnyDomains, AnyTerm
-from holdfast.columns.node_labels import LabelColumn
-from holdfast.columns.node_table import NodeTable
-from holdfast.columns.pod_info import PodInfo
 from holdfast.framework.plugin import (
     NO_CHANGE,
     AnyRows,
@@ -34,6 +27,13 @@ from holdfast.framework.plugin import (
 )
 from holdfast.framework.preemption_rules import ALWAYS, NEVER, PodLimit
 from holdfast.plugins.inter_pod_affinity.terms import AffinityCount, matches_all
+from holdfast.state.columns.affinity_terms import AffinityTerm, AffinityTerms
+from holdfast.state.columns.counters import PodSelectors
+from holdfast.state.columns.epochs import Epoch
+from holdfast.state.columns.hidden_reserve_pods import AnyDomains, AnyTerm
+from holdfast.state.columns.node_labels import LabelColumn
+from holdfast.state.columns.node_table import NodeTable
+from holdfast.state.columns.pod_info import PodInfo
 
 AFFINITY = "node(s) didn't match pod affinity rules"
 ANTI_AFFINITY = "node(s) didn't match pod anti-affinity rules"

@@ -10,13 +10,6 @@ from typing import Any
 from holdfast.api.field_errors import invalid
 from holdfast.api.node import Node
 from holdfast.api.pod import Pod
-from holdfast.columns.affinity_terms import AffinityTerm, read_affinity_terms
-from holdfast.columns.epochs import Epoch
-from holdfast.columns.existing_terms import TermRole
-from holdfast.columns.hidden_reserve_pods import AnyDomains, AnyTerm
-from holdfast.columns.node_labels import LabelColumn
-from holdfast.columns.node_table import NodeTable
-from holdfast.columns.pod_info import PodInfo
 from holdfast.framework.arguments import Arguments, PluginArgs
 from holdfast.framework.events import ActionType, EventResource
 from holdfast.framework.plugin import (
@@ -41,6 +34,13 @@ from holdfast.plugins.inter_pod_affinity.terms import (
     no_pod_matches_affinity,
     own_terms,
 )
+from holdfast.state.columns.affinity_terms import AffinityTerm, read_affinity_terms
+from holdfast.state.columns.epochs import Epoch
+from holdfast.state.columns.existing_terms import TermRole
+from holdfast.state.columns.hidden_reserve_pods import AnyDomains, AnyTerm
+from holdfast.state.columns.node_labels import LabelColumn
+from holdfast.state.columns.node_table import NodeTable
+from holdfast.state.columns.pod_info import PodInfo
 
 _MAX_WEIGHT = 100
 

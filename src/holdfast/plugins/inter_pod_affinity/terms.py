@@ -7,14 +7,14 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from holdfast.api.labels import EVERYTHING
-from holdfast.columns.affinity_terms import AffinityTerm, AffinityTerms
-from holdfast.columns.counters import PodSelectors
-from holdfast.columns.existing_terms import TermRole
-from holdfast.columns.hidden_reserve_pods import AnyCount, AnyDomains
-from holdfast.columns.node_table import NodeTable
-from holdfast.columns.pod_info import PodInfo
 from holdfast.framework.plugin import NO_CHANGE, PodChange
 from holdfast.framework.view import View
+from holdfast.state.columns.affinity_terms import AffinityTerm, AffinityTerms
+from holdfast.state.columns.counters import PodSelectors
+from holdfast.state.columns.existing_terms import TermRole
+from holdfast.state.columns.hidden_reserve_pods import AnyCount, AnyDomains
+from holdfast.state.columns.node_table import NodeTable
+from holdfast.state.columns.pod_info import PodInfo
 
 _MAX_TERMS = 512
 

@@ -11,9 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.api.koordinator_names import RESOURCE_SPEC, RESOURCE_STATUS
-from holdfast.capacity.matching import ReservationMatch
-from holdfast.columns.epochs import Epoch
-from holdfast.columns.interner import CPU
 from holdfast.framework.plugin import (
     NO_CHANGE,
     AnyRows,
@@ -30,14 +27,17 @@ from holdfast.framework.plugin import (
 )
 from holdfast.framework.values import rows_at
 from holdfast.framework.view import View
-from holdfast.numa.node_state import NodeState
-from holdfast.numa.numa_amounts import Strategy
-from holdfast.numa.pod_request import NumaRequest
-from holdfast.numa.resource_status import NumaAllocation, completed_spec, format_status
-from holdfast.numa.trial import Situation, Trial
 from holdfast.plugins.node_numa_resource.explanation import explain_rows
 from holdfast.plugins.node_numa_resource.row_trials import RowTrials, code_of
 from holdfast.plugins.node_numa_resource.scoring import WholeNodeScorer
+from holdfast.state.columns.epochs import Epoch
+from holdfast.state.columns.interner import CPU
+from holdfast.state.numa.node_state import NodeState
+from holdfast.state.numa.numa_amounts import Strategy
+from holdfast.state.numa.pod_request import NumaRequest
+from holdfast.state.numa.resource_status import NumaAllocation, completed_spec, format_status
+from holdfast.state.numa.trial import Situation, Trial
+from holdfast.state.reservations.matching import ReservationMatch
 
 NOT_WITHIN_RESERVATION = (
     "pod has a nominated reservation but cannot be allocated within its NUMA scope"

@@ -11,13 +11,13 @@ import numpy as np
 
 from holdfast.api.resource_names import CPU
 from holdfast.framework.plugin import Rows
-from holdfast.numa.cpu_set import format_cpu_list
-from holdfast.numa.node_holdings import NodeHoldings
-from holdfast.numa.node_policies import merge_numa_policies
-from holdfast.numa.node_state import NodeState
-from holdfast.numa.policy_names import SINGLE_NUMA_NODE
-from holdfast.numa.trial import Situation, available_amounts
 from holdfast.plugins.node_numa_resource.row_trials import RowTrials
+from holdfast.state.numa.cpu_set import format_cpu_list
+from holdfast.state.numa.node_holdings import NodeHoldings
+from holdfast.state.numa.node_policies import merge_numa_policies
+from holdfast.state.numa.node_state import NodeState
+from holdfast.state.numa.policy_names import SINGLE_NUMA_NODE
+from holdfast.state.numa.trial import Situation, available_amounts
 
 MAX_STATES = 1_000
 """So many different states of nodes are examined; a second is enough for them."""

@@ -20,21 +20,26 @@ from holdfast.api.pod import Pod
 from holdfast.api.requests import request_nanos
 from holdfast.api.reservation_names import IGNORED
 from holdfast.api.resource_names import is_extended
-from holdfast.capacity.matching import ReservationMatch
-from holdfast.columns.epochs import Epoch
-from holdfast.columns.interner import PODS
-from holdfast.columns.pod_info import PodInfo
 from holdfast.framework.arguments import Arguments, PluginArgs
 from holdfast.framework.events import ActionType, EventResource
 from holdfast.framework.plugin import ClusterEvent, Code, Plugin, Reject, Scope, Skip, Traits
 from holdfast.framework.view import View
-from holdfast.numa.numa_amounts import Strategy
-from holdfast.numa.pod_request import NOT_INTEGER
-from holdfast.numa.pod_trials import NumaOptions
-from holdfast.numa.policy_names import BIND_POLICIES, FULL_PCPUS, LEAST_ALLOCATED, MOST_ALLOCATED
-from holdfast.numa.trial import TrialOptions
 from holdfast.plugins.node_numa_resource.allocator import NumaAllocator, NumaPreAllocator
 from holdfast.runtime.errors import BadRequest, HoldfastError
+from holdfast.state.columns.epochs import Epoch
+from holdfast.state.columns.interner import PODS
+from holdfast.state.columns.pod_info import PodInfo
+from holdfast.state.numa.numa_amounts import Strategy
+from holdfast.state.numa.pod_request import NOT_INTEGER
+from holdfast.state.numa.pod_trials import NumaOptions
+from holdfast.state.numa.policy_names import (
+    BIND_POLICIES,
+    FULL_PCPUS,
+    LEAST_ALLOCATED,
+    MOST_ALLOCATED,
+)
+from holdfast.state.numa.trial import TrialOptions
+from holdfast.state.reservations.matching import ReservationMatch
 
 _ALLOCATED = (RESOURCE_STATUS, DEVICE_ALLOCATED)
 """Annotations that say what a pod is allocated of NUMA nodes: CPUs and amounts, or devices."""

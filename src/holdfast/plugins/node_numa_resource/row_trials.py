@@ -8,18 +8,18 @@ from operator import or_
 
 import numpy as np
 
-from holdfast.capacity.matching import ReservationMatch
-from holdfast.capacity.reserved_resources import expected_reservation, freed_capacity
-from holdfast.columns.interner import CPU
-from holdfast.columns.pod_info import PodInfo
 from holdfast.framework.plugin import NO_CHANGE, Code, PodChange, Rows, Verdicts
 from holdfast.framework.reservation_options import ReservationFilter
 from holdfast.framework.world import World
-from holdfast.numa.node_policies import amplify
-from holdfast.numa.node_state import NodeState, PodHolding
-from holdfast.numa.pod_request import NumaRequest
-from holdfast.numa.trial import Situation, Trial
 from holdfast.runtime.errors import BadRequest
+from holdfast.state.columns.interner import CPU
+from holdfast.state.columns.pod_info import PodInfo
+from holdfast.state.numa.node_policies import amplify
+from holdfast.state.numa.node_state import NodeState, PodHolding
+from holdfast.state.numa.pod_request import NumaRequest
+from holdfast.state.numa.trial import Situation, Trial
+from holdfast.state.reservations.matching import ReservationMatch
+from holdfast.state.reservations.reserved_resources import expected_reservation, freed_capacity
 
 INSUFFICIENT_AMPLIFIED = "Insufficient amplified cpu"
 

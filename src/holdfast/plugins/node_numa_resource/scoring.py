@@ -9,13 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.api.resource_names import is_scalar
-from holdfast.capacity.reserved_resources import ReservedForPod
-from holdfast.columns.interner import CPU
-from holdfast.columns.node_table import NodeTable
-from holdfast.columns.pod_info import PodInfo
 from holdfast.framework.plugin import AnyRows, RawScores
-from holdfast.numa.numa_amounts import Strategy
-from holdfast.numa.policy_names import LEAST_ALLOCATED
+from holdfast.state.columns.interner import CPU
+from holdfast.state.columns.node_table import NodeTable
+from holdfast.state.columns.pod_info import PodInfo
+from holdfast.state.numa.numa_amounts import Strategy
+from holdfast.state.numa.policy_names import LEAST_ALLOCATED
+from holdfast.state.reservations.reserved_resources import ReservedForPod
 
 Ints = NDArray[np.int64]
 ExtraCpu = Callable[[AnyRows], Ints] | None

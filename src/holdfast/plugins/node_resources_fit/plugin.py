@@ -17,14 +17,6 @@ from holdfast.api.pod import Pod
 from holdfast.api.quantity import milli, units
 from holdfast.api.requests import PodResourcesOptions, pod_request
 from holdfast.api.resource_names import is_extended, is_scalar
-from holdfast.capacity.reservation_cache import ReservationCache
-from holdfast.capacity.reserved_resources import freed_capacity
-from holdfast.columns.amounts import RequestedAmounts
-from holdfast.columns.epochs import Epoch
-from holdfast.columns.interner import CPU, MEMORY, PODS, ResourceNames
-from holdfast.columns.pod_info import PodInfo
-from holdfast.columns.request_fit import InsufficientResource, RequestFit, remaining_of, short_bits
-from holdfast.devices.inventory import IMPLICIT_PREFIX
 from holdfast.framework.events import ActionType, EventResource
 from holdfast.framework.plugin import (
     NO_CHANGE,
@@ -47,6 +39,19 @@ from holdfast.framework.plugin import (
 from holdfast.framework.view import View
 from holdfast.plugins.node_resources_fit.arguments import FitArgs, read_args
 from holdfast.plugins.node_resources_fit.strategies import RowScore, Scorer
+from holdfast.state.columns.amounts import RequestedAmounts
+from holdfast.state.columns.epochs import Epoch
+from holdfast.state.columns.interner import CPU, MEMORY, PODS, ResourceNames
+from holdfast.state.columns.pod_info import PodInfo
+from holdfast.state.columns.request_fit import (
+    InsufficientResource,
+    RequestFit,
+    remaining_of,
+    short_bits,
+)
+from holdfast.state.devices.inventory import IMPLICIT_PREFIX
+from holdfast.state.reservations.reservation_cache import ReservationCache
+from holdfast.state.reservations.reserved_resources import freed_capacity
 
 TOO_MANY = "Too many pods"
 PREEMPTION_FAILED = "node(s) preemption failed due to insufficient resources"

@@ -13,13 +13,13 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.capacity.reserved_resources import ReservedForPod
-from holdfast.columns.amounts import NodeAmounts
-from holdfast.columns.cells import Cells
-from holdfast.columns.interner import CPU, MEMORY
-from holdfast.devices.device_counts import DeviceBackedResource
 from holdfast.framework.plugin import AnyRows, RawScores
 from holdfast.plugins.node_resources_fit.arguments import LEAST, MOST, FitArgs
+from holdfast.state.columns.amounts import NodeAmounts
+from holdfast.state.columns.cells import Cells
+from holdfast.state.columns.interner import CPU, MEMORY
+from holdfast.state.devices.device_counts import DeviceBackedResource
+from holdfast.state.reservations.reserved_resources import ReservedForPod
 
 _NOTHING: Mapping[int, int] = {}
 FunctionShape = Sequence[tuple[int, int]]

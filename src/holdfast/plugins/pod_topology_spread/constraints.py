@@ -20,8 +20,8 @@ from holdfast.api.labels import (
 from holdfast.api.node_selection import RequiredNodes
 from holdfast.api.pod import Pod, Toleration, TopologySpreadConstraint
 from holdfast.api.tolerations import find_untolerated
-from holdfast.columns.node_table import NodeTable
-from holdfast.columns.selection import required_selected
+from holdfast.state.columns.node_table import NodeTable
+from holdfast.state.columns.selection import required_selected
 
 HARD, SOFT = "DoNotSchedule", "ScheduleAnyway"
 

@@ -9,11 +9,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.columns.counters import SelectorCount
-from holdfast.columns.hidden_reserve_pods import AnyDomains
-from holdfast.columns.node_labels import LabelColumn
-from holdfast.columns.node_table import NodeTable
-from holdfast.columns.pod_info import PodInfo
 from holdfast.framework.plugin import (
     NO_CHANGE,
     AnyRows,
@@ -28,6 +23,11 @@ from holdfast.framework.plugin import (
 )
 from holdfast.framework.preemption_rules import ALWAYS, NEVER
 from holdfast.plugins.pod_topology_spread.constraints import Constraint, Eligibility
+from holdfast.state.columns.counters import SelectorCount
+from holdfast.state.columns.hidden_reserve_pods import AnyDomains
+from holdfast.state.columns.node_labels import LabelColumn
+from holdfast.state.columns.node_table import NodeTable
+from holdfast.state.columns.pod_info import PodInfo
 
 REASON = "node(s) didn't match pod topology spread constraints"
 MISSING = f"{REASON} (missing required label)"

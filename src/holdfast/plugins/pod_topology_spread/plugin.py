@@ -12,10 +12,6 @@ from holdfast.api.names import label_key
 from holdfast.api.node import Node
 from holdfast.api.node_selection import required_nodes
 from holdfast.api.pod import Pod, TopologySpreadConstraint
-from holdfast.columns.affinity_terms import PodSelector
-from holdfast.columns.counters import PodSelectors
-from holdfast.columns.epochs import Epoch
-from holdfast.columns.pod_info import PodInfo
 from holdfast.framework.arguments import Arguments, PluginArgs
 from holdfast.framework.events import ActionType, EventResource
 from holdfast.framework.plugin import (
@@ -47,6 +43,10 @@ from holdfast.plugins.pod_topology_spread.soft_constraints import (
     SoftConstraints,
 )
 from holdfast.runtime.errors import BadRequest, Invalid
+from holdfast.state.columns.affinity_terms import PodSelector
+from holdfast.state.columns.counters import PodSelectors
+from holdfast.state.columns.epochs import Epoch
+from holdfast.state.columns.pod_info import PodInfo
 
 _SYSTEM, _LIST = "System", "List"
 _NODE_ACTIONS = (

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.columns.counters import SelectorCount
-from holdfast.columns.hidden_reserve_pods import AnyCount, AnyDomains
-from holdfast.columns.node_labels import Ids, LabelColumn
-from holdfast.columns.node_table import NodeTable
-from holdfast.columns.row_buckets import BUCKETS_PER_VALUE
 from holdfast.framework.plugin import AnyRows, NodeScorer, RawScores, Rows
 from holdfast.plugins.pod_topology_spread.constraints import Constraint
+from holdfast.state.columns.counters import SelectorCount
+from holdfast.state.columns.hidden_reserve_pods import AnyCount, AnyDomains
+from holdfast.state.columns.node_labels import Ids, LabelColumn
+from holdfast.state.columns.node_table import NodeTable
+from holdfast.state.columns.row_buckets import BUCKETS_PER_VALUE
 
 HOSTNAME = "kubernetes.io/hostname"
 _PODS = np.arange(BUCKETS_PER_VALUE, dtype=np.float64)

@@ -10,8 +10,8 @@ import msgspec
 from holdfast.api.field_errors import invalid
 from holdfast.api.reservation_names import PRE_ALLOCATABLE, PRE_ALLOCATABLE_PRIORITY
 from holdfast.api.resource_names import is_extended
-from holdfast.capacity.pre_allocation import ClusterMode
 from holdfast.framework.arguments import Arguments, PluginArgs
+from holdfast.state.reservations.pre_allocation import ClusterMode
 
 _AT_LEAST_NOTHING = (
     "min_candidate_nodes_absolute", "controller_workers", "gc_duration_seconds",

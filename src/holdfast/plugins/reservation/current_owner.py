@@ -15,11 +15,11 @@ from holdfast.api.koordinator_names import RESERVATION_CURRENT_OWNER
 from holdfast.api.meta import ObjectReference
 from holdfast.api.pod import Pod
 from holdfast.api.scheme import PODS
-from holdfast.capacity.operating_pods import current_owner
-from holdfast.capacity.reservation_info import ReservationInfo
-from holdfast.columns.pod_info import PodInfo
 from holdfast.framework.plugin import MERGE_PATCH, ApiCall, ApiCalls
 from holdfast.runtime.errors import Conflict, NotFound, Refused
+from holdfast.state.columns.pod_info import PodInfo
+from holdfast.state.reservations.operating_pods import current_owner
+from holdfast.state.reservations.reservation_info import ReservationInfo
 
 TRIES = 5
 

@@ -10,19 +10,19 @@ import numpy as np
 
 from holdfast.api.node import Taint
 from holdfast.api.node_selection import required_nodes
-from holdfast.capacity.matching import (
+from holdfast.framework.rejection import EXCLUDED, Rejection
+from holdfast.plugins.reservation.owner_plan import OwnerPlan
+from holdfast.state.columns.node_table import NodeTable
+from holdfast.state.columns.pod_info import PodInfo
+from holdfast.state.columns.selection import required_selected
+from holdfast.state.reservations.matching import (
     RefusalReason,
     ReservationRefusal,
     ReservationRequirements,
     ignores_reservations,
 )
-from holdfast.capacity.operating_pods import owners_mistake
-from holdfast.capacity.reservation_cache import ReservationCache
-from holdfast.columns.node_table import NodeTable
-from holdfast.columns.pod_info import PodInfo
-from holdfast.columns.selection import required_selected
-from holdfast.framework.rejection import EXCLUDED, Rejection
-from holdfast.plugins.reservation.owner_plan import OwnerPlan
+from holdfast.state.reservations.operating_pods import owners_mistake
+from holdfast.state.reservations.reservation_cache import ReservationCache
 
 NAMED = "exactly matches the requested reservation name"
 BY_NODE = "for node reason that"

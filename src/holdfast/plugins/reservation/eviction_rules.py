@@ -10,16 +10,20 @@ from collections import Counter
 from collections.abc import Iterator
 
 from holdfast.api import reservation_names as names
-from holdfast.capacity.matching import ReservationRequirements, ignores_reservations, refusal
-from holdfast.capacity.reservation_cache import ReservationCache
-from holdfast.capacity.reservation_info import ReservationInfo
-from holdfast.capacity.reserved_resources import freed_capacity
-from holdfast.columns.interner import PODS
-from holdfast.columns.pod_info import PodInfo
-from holdfast.columns.request_fit import short_of
 from holdfast.framework.plugin import Code, PodChange, PreemptionRules
 from holdfast.framework.rejection import Rejection
 from holdfast.runtime.errors import BadRequest
+from holdfast.state.columns.interner import PODS
+from holdfast.state.columns.pod_info import PodInfo
+from holdfast.state.columns.request_fit import short_of
+from holdfast.state.reservations.matching import (
+    ReservationRequirements,
+    ignores_reservations,
+    refusal,
+)
+from holdfast.state.reservations.reservation_cache import ReservationCache
+from holdfast.state.reservations.reservation_info import ReservationInfo
+from holdfast.state.reservations.reserved_resources import freed_capacity
 
 OWN_BECOMES_AVAILABLE = (
     "preemption: not eligible due to a reservation for this pod about to become available."

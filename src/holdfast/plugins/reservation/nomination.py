@@ -7,14 +7,14 @@ from collections.abc import Mapping
 import msgspec
 
 from holdfast.api import reservation_names as names
-from holdfast.capacity.reservation_info import ReservationInfo
-from holdfast.capacity.reserved_resources import NOTHING_FREED, freed_capacity
-from holdfast.columns.interner import CPU, PODS
-from holdfast.columns.pod_info import PodInfo
 from holdfast.framework.plugin import NO_CHANGE, PodChange
 from holdfast.plugins.reservation.owner import OwnerRequest
 from holdfast.plugins.reservation.row_fit import RowFit, fit_row
 from holdfast.plugins.reservation.row_reasons import NO_MATCH, NONE_MEETS, none_matchable
+from holdfast.state.columns.interner import CPU, PODS
+from holdfast.state.columns.pod_info import PodInfo
+from holdfast.state.reservations.reservation_info import ReservationInfo
+from holdfast.state.reservations.reserved_resources import NOTHING_FREED, freed_capacity
 
 TAKEN = "reservation has allocateOnce enabled and has already been allocated"
 Allocations = dict[str, dict[int, int]]

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.capacity.matching import ReservationMatch
-from holdfast.capacity.reservation_cache import ReservationCache
-from holdfast.columns.interner import PODS
-from holdfast.columns.node_table import NodeTable
-from holdfast.columns.ports import HostPort
-from holdfast.columns.request_fit import RequestFit
-from holdfast.device_share.requests import device_resources
 from holdfast.framework.reservation_options import ReservationOptions
+from holdfast.state.columns.interner import PODS
+from holdfast.state.columns.node_table import NodeTable
+from holdfast.state.columns.ports import HostPort
+from holdfast.state.columns.request_fit import RequestFit
+from holdfast.state.device_share.requests import device_resources
+from holdfast.state.reservations.matching import ReservationMatch
+from holdfast.state.reservations.reservation_cache import ReservationCache
 
 if TYPE_CHECKING:
     from holdfast.plugins.reservation.row_fit import MatchedRow

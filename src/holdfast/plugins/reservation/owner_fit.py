@@ -24,11 +24,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.capacity.reservation_info import percent_filled
-from holdfast.capacity.reserved_resources import NOTHING_FREED, FreedCapacity
-from holdfast.columns.interner import PODS
 from holdfast.framework.plugin import NO_CHANGE, Code, PodChange
 from holdfast.plugins.reservation.owner import OwnerRequest
+from holdfast.state.columns.interner import PODS
+from holdfast.state.reservations.reservation_info import percent_filled
+from holdfast.state.reservations.reserved_resources import NOTHING_FREED, FreedCapacity
 
 Bools = NDArray[np.bool_]
 Ints = NDArray[np.int64]

@@ -11,12 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.api.node_selection import required_nodes
-from holdfast.capacity.matching import ReservationMatch
-from holdfast.capacity.reservation_annotations import ReservationAffinity
-from holdfast.capacity.reservation_info import ReservationInfo
-from holdfast.capacity.reserved_resources import freed_capacity
-from holdfast.columns.cells import Cells, cells
-from holdfast.columns.selection import required_selected
 from holdfast.framework.nominations import Nominations
 from holdfast.framework.plugin import (
     NO_CHANGE,
@@ -42,6 +36,12 @@ from holdfast.plugins.reservation.owner import OwnerRequest
 from holdfast.plugins.reservation.owner_fit import fit_owner, nominable, row_scores
 from holdfast.plugins.reservation.reserve_pods import record_invalid_owners
 from holdfast.plugins.reservation.row_fit import RowFit, fit_row
+from holdfast.state.columns.cells import Cells, cells
+from holdfast.state.columns.selection import required_selected
+from holdfast.state.reservations.matching import ReservationMatch
+from holdfast.state.reservations.reservation_annotations import ReservationAffinity
+from holdfast.state.reservations.reservation_info import ReservationInfo
+from holdfast.state.reservations.reserved_resources import freed_capacity
 
 _FEW = 32
 """Up to this many changed rows are evaluated one by one."""

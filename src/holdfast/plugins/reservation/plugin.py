@@ -7,14 +7,6 @@ from typing import Any
 
 from holdfast.api import reservation_names as names
 from holdfast.api.node_selection import required_nodes
-from holdfast.capacity.matching import (
-    ReservationMatch,
-    ReservationRequirements,
-    ignores_reservations,
-)
-from holdfast.capacity.operating_pods import ACTING_POLICY, owners_mistake
-from holdfast.columns.epochs import Epoch
-from holdfast.columns.pod_info import PodInfo
 from holdfast.framework.events import ActionType, EventResource
 from holdfast.framework.plugin import (
     ApiCall,
@@ -51,6 +43,14 @@ from holdfast.plugins.reservation.reserve_pods import (
 )
 from holdfast.plugins.reservation.row_reasons import NO_MATCH
 from holdfast.runtime.errors import BadRequest
+from holdfast.state.columns.epochs import Epoch
+from holdfast.state.columns.pod_info import PodInfo
+from holdfast.state.reservations.matching import (
+    ReservationMatch,
+    ReservationRequirements,
+    ignores_reservations,
+)
+from holdfast.state.reservations.operating_pods import ACTING_POLICY, owners_mistake
 
 
 class ReservationPlugin(Plugin):

@@ -11,19 +11,6 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from holdfast.capacity.owner_rules import uses_cluster_mode
-from holdfast.capacity.pre_allocation import (
-    PreAllocatablePods,
-    PreAllocationResult,
-    PreAllocationRules,
-    choose_pods,
-    find_candidates,
-    read_rules,
-)
-from holdfast.capacity.reserved_resources import freed_capacity
-from holdfast.columns.interner import PODS
-from holdfast.columns.pod_info import PodInfo
-from holdfast.columns.request_fit import RequestFit, short_of
 from holdfast.framework.plugin import (
     NO_CHANGE,
     AnyRows,
@@ -46,6 +33,19 @@ from holdfast.plugins.reservation.reserve_pods import (
     prepare_reserve_pod,
     uses_pre_allocation,
 )
+from holdfast.state.columns.interner import PODS
+from holdfast.state.columns.pod_info import PodInfo
+from holdfast.state.columns.request_fit import RequestFit, short_of
+from holdfast.state.reservations.owner_rules import uses_cluster_mode
+from holdfast.state.reservations.pre_allocation import (
+    PreAllocatablePods,
+    PreAllocationResult,
+    PreAllocationRules,
+    choose_pods,
+    find_candidates,
+    read_rules,
+)
+from holdfast.state.reservations.reserved_resources import freed_capacity
 
 NO_POD_MATCHES = "node(s) no pod match reservation with pre allocation required"
 NONE_SUITABLE = "node(s) no pod(s) to meet the pre-allocation requirements"

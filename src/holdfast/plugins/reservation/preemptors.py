@@ -19,11 +19,11 @@ from holdfast.api.reservation import WAITING, Reservation
 from holdfast.api.reservation_names import AFFINITY, PREEMPTOR
 from holdfast.api.reservation_status import waiting
 from holdfast.api.scheme import RESERVATIONS
-from holdfast.capacity.matching import ignores_reservations
-from holdfast.columns.pod_info import PodInfo
 from holdfast.framework.plugin import MERGE_PATCH, ApiCall
 from holdfast.framework.world import World
 from holdfast.plugins.reservation.reserve_pods import allocatable
+from holdfast.state.columns.pod_info import PodInfo
+from holdfast.state.reservations.matching import ignores_reservations
 
 SCHEDULER = "holdfast-preemption"
 TTL = "1h"

@@ -20,12 +20,6 @@ from holdfast.api.requests import request_nanos, round_up_nanos
 from holdfast.api.reservation import AVAILABLE, WAITING
 from holdfast.api.reservation_status import placed, waiting, waiting_message
 from holdfast.api.scheme import PODS, RESERVATIONS
-from holdfast.capacity.operating_pods import owners_mistake
-from holdfast.capacity.pre_allocation import PreAllocationResult
-from holdfast.capacity.reservation_annotations import resized_amounts
-from holdfast.capacity.reservation_cache import ReservationCache
-from holdfast.columns.node_table import NodeTable
-from holdfast.columns.pod_info import PodInfo
 from holdfast.framework.plugin import (
     MERGE_PATCH,
     NO_CHANGE,
@@ -45,6 +39,12 @@ from holdfast.framework.rejection import Rejection
 from holdfast.framework.view import View
 from holdfast.plugins.reservation.eviction_rules import OwnerEvictionRules, is_protected
 from holdfast.runtime.errors import Conflict, HoldfastError, NotFound, Refused
+from holdfast.state.columns.node_table import NodeTable
+from holdfast.state.columns.pod_info import PodInfo
+from holdfast.state.reservations.operating_pods import owners_mistake
+from holdfast.state.reservations.pre_allocation import PreAllocationResult
+from holdfast.state.reservations.reservation_annotations import resized_amounts
+from holdfast.state.reservations.reservation_cache import ReservationCache
 
 NO_CLUSTER_MODE = "reservation requires cluster mode pre-allocation which is disabled"
 NOT_THE_NODE = "node(s) didn't match the nodeName specified by reservation"

@@ -11,10 +11,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from holdfast.capacity.reservation_info import ReservationInfo, percent_filled
-from holdfast.capacity.reserved_resources import NOTHING_FREED, FreedCapacity
-from holdfast.columns.cells import Cells
-from holdfast.columns.interner import PODS
 from holdfast.framework.plugin import NO_CHANGE, Code, PodChange
 from holdfast.framework.reservation_options import ReservationOptions
 from holdfast.plugins.reservation.owner import OwnerRequest
@@ -24,6 +20,10 @@ from holdfast.plugins.reservation.owner_fit import (
     passes,
     without_waiting,
 )
+from holdfast.state.columns.cells import Cells
+from holdfast.state.columns.interner import PODS
+from holdfast.state.reservations.reservation_info import ReservationInfo, percent_filled
+from holdfast.state.reservations.reserved_resources import NOTHING_FREED, FreedCapacity
 
 
 class MatchedReservation(NamedTuple):

@@ -7,12 +7,16 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from holdfast.capacity.reserved_resources import NOTHING_FREED, FreedCapacity, freed_capacity
-from holdfast.columns.interner import PODS
 from holdfast.framework.plugin import NO_CHANGE, PodChange, Rows
 from holdfast.framework.reservation_options import ReservationOptions
 from holdfast.plugins.reservation.owner import OwnerRequest
 from holdfast.plugins.reservation.owner_fit import Bools, Ints, OwnerFit, fit_owner, matchable_slots
+from holdfast.state.columns.interner import PODS
+from holdfast.state.reservations.reserved_resources import (
+    NOTHING_FREED,
+    FreedCapacity,
+    freed_capacity,
+)
 
 NO_MATCH = "node(s) no reservations match reservation affinity"
 TOO_MANY = "Too many pods"

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from holdfast.api import durations
 from holdfast.api import resource_policy as names
 from holdfast.api.quantity import BINARY_SI, MILLI, Quantity
-from holdfast.capacity.unit_totals import Combination
-from holdfast.columns.interner import CPU, EPHEMERAL, MEMORY
 from holdfast.plugins.resource_policy.pod_units import PodUnits, UnitStates
+from holdfast.state.columns.interner import CPU, EPHEMERAL, MEMORY
+from holdfast.state.resource_policies.unit_totals import Combination
 
 
 def reasons_of(units: PodUnits, combination: Combination, states: UnitStates) -> tuple[str, ...]:

@@ -9,9 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.api import resource_policy as names
-from holdfast.capacity.reserved_resources import ReservedForPod
-from holdfast.capacity.unit_totals import minus
-from holdfast.columns.pod_info import PodInfo
 from holdfast.framework.plugin import (
     NO_CHANGE,
     AnyRows,
@@ -35,6 +32,9 @@ from holdfast.framework.plugin import (
 from holdfast.framework.preemption_rules import ALWAYS, NEVER
 from holdfast.plugins.resource_policy import messages, writes
 from holdfast.plugins.resource_policy.pod_units import NO_UNIT, PodUnits, UnitStates, timeout_end
+from holdfast.state.columns.pod_info import PodInfo
+from holdfast.state.reservations.reserved_resources import ReservedForPod
+from holdfast.state.resource_policies.unit_totals import minus
 
 UNIT_FULL = "ResourcePolicyUnitFull"
 """The reason of events and conditions of pods that full units rejected."""

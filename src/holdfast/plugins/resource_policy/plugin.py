@@ -6,15 +6,6 @@ from collections.abc import Hashable, Mapping
 from typing import Any
 
 from holdfast.api.field_errors import not_supported
-from holdfast.capacity.policies import Policy
-from holdfast.capacity.unit_totals import (
-    DEVICE_EPOCHS,
-    UnitTotalsCache,
-    amounts_of,
-    limited_resources,
-)
-from holdfast.columns.epochs import Epoch
-from holdfast.columns.pod_info import PodInfo
 from holdfast.framework.arguments import Arguments, PluginArgs
 from holdfast.framework.events import ActionType, EventResource
 from holdfast.framework.plugin import ClusterEvent, Code, Plugin, Reject, Scope, Skip, Traits
@@ -23,6 +14,15 @@ from holdfast.framework.world import World
 from holdfast.plugins.resource_policy import queueing_hints as hints
 from holdfast.plugins.resource_policy.plan import PolicyPlan
 from holdfast.plugins.resource_policy.pod_units import PodUnits, timeouts_passed
+from holdfast.state.columns.epochs import Epoch
+from holdfast.state.columns.pod_info import PodInfo
+from holdfast.state.resource_policies.policies import Policy
+from holdfast.state.resource_policies.unit_totals import (
+    DEVICE_EPOCHS,
+    UnitTotalsCache,
+    amounts_of,
+    limited_resources,
+)
 
 _STRICT, _SCORE = "Strict", "Score"
 _IGNORE, _REJECT = "Ignore", "Reject"

@@ -9,12 +9,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.api import resource_policy as names
-from holdfast.capacity.policies import Policy, creation_time
-from holdfast.capacity.unit_totals import Combination, Totals, UnitTotals, minus, plus
-from holdfast.columns.node_table import NodeTable
-from holdfast.columns.pod_info import PodInfo
 from holdfast.framework.plugin import NO_CHANGE, AnyRows, Code, PodChange, Rows
 from holdfast.framework.workload_selectors import WorkloadSelectors
+from holdfast.state.columns.node_table import NodeTable
+from holdfast.state.columns.pod_info import PodInfo
+from holdfast.state.resource_policies.policies import Policy, creation_time
+from holdfast.state.resource_policies.unit_totals import (
+    Combination,
+    Totals,
+    UnitTotals,
+    minus,
+    plus,
+)
 
 NO_UNIT = -1
 """The priority of nodes of no unit: below that of every unit."""

@@ -14,13 +14,13 @@ from holdfast.api.node import Node
 from holdfast.api.pod import Pod
 from holdfast.api.reservation_names import RESERVE_POD
 from holdfast.api.resource_policy import ResourcePolicy
-from holdfast.capacity.policies import Policy, compile_policy
-from holdfast.capacity.unit_totals import Combination, minus, plus
-from holdfast.columns.pod_info import PodInfo
 from holdfast.framework.plugin import ClusterEvent
 from holdfast.framework.view import View
 from holdfast.plugins.resource_policy.pod_units import PodUnits, UnitStates
 from holdfast.runtime.errors import HoldfastError
+from holdfast.state.columns.pod_info import PodInfo
+from holdfast.state.resource_policies.policies import Policy, compile_policy
+from holdfast.state.resource_policies.unit_totals import Combination, minus, plus
 
 Amounts = Iterable[int]
 Step = tuple[Callable[[list[int], Amounts], list[int]], Combination, Amounts]

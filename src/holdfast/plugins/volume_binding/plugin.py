@@ -16,11 +16,6 @@ from holdfast.api.storage import (
     CSIStorageCapacity,
     PersistentVolumeClaim,
 )
-from holdfast.columns.epochs import Epoch
-from holdfast.columns.node_rows import Rows
-from holdfast.columns.node_table import NodeTable
-from holdfast.columns.pod_info import PodInfo
-from holdfast.columns.volumes import PodVolumes, Volumes
 from holdfast.framework.arguments import Arguments, PluginArgs
 from holdfast.framework.events import ActionType, EventResource
 from holdfast.framework.plugin import (
@@ -57,6 +52,11 @@ from holdfast.plugins.volume_binding.volume_writes import (
     with_selected_node,
 )
 from holdfast.runtime.errors import BadRequest, Invalid
+from holdfast.state.columns.epochs import Epoch
+from holdfast.state.columns.node_rows import Rows
+from holdfast.state.columns.node_table import NodeTable
+from holdfast.state.columns.pod_info import PodInfo
+from holdfast.state.volumes import PodVolumes, Volumes
 
 REASONS = {
     CONFLICT: "node(s) didn't match PersistentVolume's node affinity",

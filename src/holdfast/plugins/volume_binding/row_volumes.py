@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.api.storage import NO_PROVISIONER, PersistentVolume, PersistentVolumeClaim
-from holdfast.columns.node_table import NodeTable
-from holdfast.columns.volumes import Volumes
-from holdfast.columns.volumes.matching import Mask, candidates, rows_allowed_by, rows_with_capacity
+from holdfast.state.columns.node_table import NodeTable
+from holdfast.state.volumes import Volumes
+from holdfast.state.volumes.matching import Mask, candidates, rows_allowed_by, rows_with_capacity
 
 CONFLICT, BIND, SPACE, MISSING = 1, 2, 4, 8
 """The faults of a row, in the order they are reported."""

@@ -23,11 +23,11 @@ from holdfast.api.storage import (
     PersistentVolume,
     PersistentVolumeClaim,
 )
-from holdfast.columns.pod_info import PodInfo
-from holdfast.columns.volumes import PodVolumes
-from holdfast.columns.volumes.matching import is_bound_to, matches_node_affinity
 from holdfast.framework.plugin import MERGE_PATCH, ApiCall, ApiCalls
 from holdfast.runtime.errors import HoldfastError, NotFound
+from holdfast.state.columns.pod_info import PodInfo
+from holdfast.state.volumes import PodVolumes
+from holdfast.state.volumes.matching import is_bound_to, matches_node_affinity
 
 POLL_SECONDS = 1.0
 Progress = Generator[ApiCall, Any, bool]

@@ -16,9 +16,9 @@ from holdfast.api.resource_quota import ResourceQuota
 from holdfast.apiserver.descriptor import AdmissionPlugin
 from holdfast.apiserver.operation import Operation
 from holdfast.apiserver.schema.stored_objects import decode, value_builder
-from holdfast.quota.charging import Charge, QuotaRefusal, charge_write
-from holdfast.quota.evaluators import IGNORED, evaluator_of
 from holdfast.runtime.feature_gates import Feature
+from holdfast.state.quota.charging import Charge, QuotaRefusal, charge_write
+from holdfast.state.quota.evaluators import IGNORED, evaluator_of
 from holdfast.store import ObjectKey, Store, StoredObject
 from holdfast.store.store import ValueBuilder
 

@@ -9,14 +9,14 @@ from holdfast.api import field_errors, names
 from holdfast.api.decode import JsonObject
 from holdfast.api.quantity import AmountText, Quantity
 from holdfast.api.resource_names import PODS, is_extended
-from holdfast.quota.amounts import (
+from holdfast.runtime.errors import Cause
+from holdfast.state.quota.amounts import (
     COUNTS,
     CPU_AND_MEMORY,
     STORAGE,
     VOLUME_CLAIMS,
     is_standard_key,
 )
-from holdfast.runtime.errors import Cause
 
 _OF_PODS = CPU_AND_MEMORY | {PODS}
 _KEYS_OF_SCOPE = {
