@@ -21,12 +21,12 @@ import msgspec
 import numpy as np
 
 from clusters import ZONE
-from holdfast.framework.world import World
-from holdfast.plugins import default_profiles
-from holdfast.scheduler.cycle import SchedulingFailure, schedule_pod
-from holdfast.scheduler.event_handlers import EventHandlers
-from holdfast.scheduler.queueing_hints import QueueingHints
-from holdfast.scheduler.scheduling_queue import SchedulingQueue
+from holdfast.scheduling.framework.world import World
+from holdfast.scheduling.plugins import default_profiles
+from holdfast.scheduling.scheduler.cycle import SchedulingFailure, schedule_pod
+from holdfast.scheduling.scheduler.event_handlers import EventHandlers
+from holdfast.scheduling.scheduler.queueing_hints import QueueingHints
+from holdfast.scheduling.scheduler.scheduling_queue import SchedulingQueue
 from holdfast.testing import a_node, a_pod, a_resource_policy, typed
 
 NAME = "default-scheduler"

@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 
 from holdfast.api.pod import Pod
-from holdfast.framework.world import World
+from holdfast.scheduling.framework.world import World
 from holdfast.testing import a_node, a_pod, typed
 
 ZONE, HOST = "topology.kubernetes.io/zone", "kubernetes.io/hostname"

@@ -26,7 +26,7 @@ from decisions import decide_all
 from holdfast.api import koordinator_names as names
 from holdfast.api.reservation_names import AFFINITY
 from holdfast.api.scheme import SHARED_DEVICES
-from holdfast.framework.world import World
+from holdfast.scheduling.framework.world import World
 from holdfast.testing import a_node, a_pod, a_reservation, typed
 from holdfast.testing.builders import Raw, an_object
 from holdfast.testing.numa_builders import a_bound_pod, a_topology

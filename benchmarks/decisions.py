@@ -24,10 +24,10 @@ import numpy as np
 
 from clusters import a_cluster
 from holdfast.cli import garbage_collection
-from holdfast.framework.plugin import Placement
-from holdfast.framework.world import World
-from holdfast.plugins import default_profiles
-from holdfast.scheduler.cycle import schedule_pod
+from holdfast.scheduling.framework.plugin import Placement
+from holdfast.scheduling.framework.world import World
+from holdfast.scheduling.plugins import default_profiles
+from holdfast.scheduling.scheduler.cycle import schedule_pod
 from holdfast.state.columns.pod_info import PodInfo
 from kinds import KINDS
 

@@ -16,11 +16,11 @@ from collections.abc import Iterator
 from decisions import NOW
 from devices import CARDS, DRIVER, PROFILE, a_result, an_allocation
 from holdfast.cli import garbage_collection
-from holdfast.engine.decision import feasible
-from holdfast.engine.post_filter import run_post_filter_plugins_by_tier
-from holdfast.engine.preparation import prepare_in_steps
-from holdfast.framework.rejection import Rejection
-from holdfast.framework.world import World
+from holdfast.scheduling.engine.decision import feasible
+from holdfast.scheduling.engine.post_filter import run_post_filter_plugins_by_tier
+from holdfast.scheduling.engine.preparation import prepare_in_steps
+from holdfast.scheduling.framework.rejection import Rejection
+from holdfast.scheduling.framework.world import World
 from holdfast.testing import a_claim, a_device_class, a_node, a_pod, a_slice, typed
 
 

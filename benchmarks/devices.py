@@ -25,10 +25,10 @@ import numpy as np
 from clusters import a_cluster
 from decisions import NOW
 from holdfast.cli import garbage_collection
-from holdfast.framework.plugin import Placement
-from holdfast.framework.world import World
-from holdfast.plugins import default_profiles
-from holdfast.scheduler.cycle import schedule_pod
+from holdfast.scheduling.framework.plugin import Placement
+from holdfast.scheduling.framework.world import World
+from holdfast.scheduling.plugins import default_profiles
+from holdfast.scheduling.scheduler.cycle import schedule_pod
 from holdfast.state.columns.pod_info import PodInfo
 from holdfast.testing import a_claim, a_device, a_device_class, a_pod, a_slice, typed
 

@@ -35,9 +35,9 @@ from holdfast.apiserver.inprocess import InProcessTransport
 from holdfast.apiserver.server import ApiServer
 from holdfast.cli import garbage_collection
 from holdfast.client.client import Client
-from holdfast.plugins import default_profiles
 from holdfast.runtime.clock import SystemClock
-from holdfast.scheduler.scheduler import Scheduler
+from holdfast.scheduling.plugins import default_profiles
+from holdfast.scheduling.scheduler.scheduler import Scheduler
 from holdfast.store.store import Store
 from holdfast.testing import a_claim, a_device_class, a_node, a_pod
 from holdfast.testing.builders import Raw, an_object, resource_of

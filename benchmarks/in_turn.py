@@ -17,11 +17,11 @@ import numpy as np
 
 from decisions import NOW
 from holdfast.cli import garbage_collection
-from holdfast.engine.preparation import prepare_in_steps
-from holdfast.framework.plugin import Placement
-from holdfast.framework.world import World
-from holdfast.plugins import default_profiles
-from holdfast.scheduler.cycle import schedule_pod
+from holdfast.scheduling.engine.preparation import prepare_in_steps
+from holdfast.scheduling.framework.plugin import Placement
+from holdfast.scheduling.framework.world import World
+from holdfast.scheduling.plugins import default_profiles
+from holdfast.scheduling.scheduler.cycle import schedule_pod
 from holdfast.state.columns.pod_info import PodInfo
 
 ROUND = 100

@@ -8,7 +8,7 @@ from typing import Any
 
 from clusters import HOST, ZONE
 from holdfast.api.pod import Pod
-from holdfast.framework.world import World
+from holdfast.scheduling.framework.world import World
 from holdfast.testing import a_node, a_pod, a_replica_set, typed
 
 Pods = Iterator[Pod]

@@ -26,11 +26,11 @@ from holdfast.api.pod import Pod
 from holdfast.api.resource import Resource
 from holdfast.client.informer_cache import InformerCache
 from holdfast.client.response_decoding import decode_typed
-from holdfast.framework.world import World
-from holdfast.plugins import default_profiles
-from holdfast.scheduler.event_handlers import EventHandlers
-from holdfast.scheduler.queueing_hints import QueueingHints
-from holdfast.scheduler.scheduling_queue import SchedulingQueue
+from holdfast.scheduling.framework.world import World
+from holdfast.scheduling.plugins import default_profiles
+from holdfast.scheduling.scheduler.event_handlers import EventHandlers
+from holdfast.scheduling.scheduler.queueing_hints import QueueingHints
+from holdfast.scheduling.scheduler.scheduling_queue import SchedulingQueue
 
 STAMP = "2026-01-01T00:00:00Z"
 IMAGES, IMAGES_ON_A_NODE, WORKLOADS = 2000, 50, 500

@@ -21,7 +21,7 @@ from typing import Any
 from clusters import ZONE, a_cluster, assigned
 from decisions import PODS, decide_all
 from holdfast.api.pod import Pod
-from holdfast.framework.world import World
+from holdfast.scheduling.framework.world import World
 from holdfast.state.columns.pod_info import PodInfo
 from holdfast.testing import a_pod, a_resource_policy, typed
 from in_turn import Result, measure_scenes

@@ -24,12 +24,12 @@ from typing import Any
 import numpy as np
 
 from holdfast.api.scheme import DISRUPTION_BUDGETS
-from holdfast.engine.preparation import prepare_in_steps
-from holdfast.engine.profile import Profile
-from holdfast.framework.plugin import PostFilterResult
-from holdfast.framework.world import World
-from holdfast.plugins import default_profiles
-from holdfast.scheduler.cycle import SchedulingFailure, schedule_pod
+from holdfast.scheduling.engine.preparation import prepare_in_steps
+from holdfast.scheduling.engine.profile import Profile
+from holdfast.scheduling.framework.plugin import PostFilterResult
+from holdfast.scheduling.framework.world import World
+from holdfast.scheduling.plugins import default_profiles
+from holdfast.scheduling.scheduler.cycle import SchedulingFailure, schedule_pod
 from holdfast.state.columns.pod_info import PodInfo
 from holdfast.testing import a_node, a_pod, typed
 from holdfast.testing.builders import an_object

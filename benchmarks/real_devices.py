@@ -19,7 +19,7 @@ from holdfast.api.pod import Pod
 from holdfast.api.scheme import DEVICE_CLASSES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES
 from holdfast.api.timestamps import rfc3339
 from holdfast.client.client import Client
-from holdfast.framework.plugin import MERGE_PATCH
+from holdfast.scheduling.framework.plugin import MERGE_PATCH
 from holdfast.testing import a_claim, a_device_class
 
 _PODS_A_CARD = {"counts": 1, "constraints": 0.5, "counters": 2, "capacity": 5, "resources": 1}

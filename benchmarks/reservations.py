@@ -25,10 +25,10 @@ from decisions import NOW, decide_all
 from holdfast.api.pod import Pod
 from holdfast.api.reservation import Reservation
 from holdfast.cli import garbage_collection
-from holdfast.framework.plugin import Placement
-from holdfast.framework.world import World
-from holdfast.plugins import default_profiles
-from holdfast.scheduler.cycle import schedule_pod
+from holdfast.scheduling.framework.plugin import Placement
+from holdfast.scheduling.framework.world import World
+from holdfast.scheduling.plugins import default_profiles
+from holdfast.scheduling.scheduler.cycle import schedule_pod
 from holdfast.state.reservations.reserve_pod import reserve_pod
 from holdfast.testing import a_pod, a_reservation, typed
 from kinds import web

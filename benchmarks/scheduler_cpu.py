@@ -33,13 +33,13 @@ from holdfast.api.resource import Resource
 from holdfast.cli import garbage_collection
 from holdfast.client.client import Client
 from holdfast.client.transport import Request, Response
-from holdfast.configuration.reading import Configuration
 from holdfast.controllers.controller_manager import BESIDE_KUBERNETES, ControllerManager
 from holdfast.controllers.profile_settings import controller_settings
-from holdfast.plugins import default_profiles
 from holdfast.runtime.clock import SystemClock
 from holdfast.runtime.feature_gates import FeatureGates
-from holdfast.scheduler.scheduler import Scheduler
+from holdfast.scheduling.configuration.reading import Configuration
+from holdfast.scheduling.plugins import default_profiles
+from holdfast.scheduling.scheduler.scheduler import Scheduler
 from holdfast.testing import a_claim, a_device_class, a_node, a_pod
 
 Raw = dict[str, Any]

@@ -9,7 +9,6 @@ from holdfast.api.scheme import NODES, PODS
 from holdfast.apiserver.inprocess import InProcessTransport
 from holdfast.client.client import Client
 from holdfast.cluster import Cluster
-from holdfast.engine.audit import Auditor
 from holdfast.runtime.clock import SystemClock
 from holdfast.runtime.errors import Refused
 from holdfast.runtime.settings import (
@@ -18,6 +17,7 @@ from holdfast.runtime.settings import (
     SchedulerSettings,
     ServerSettings,
 )
+from holdfast.scheduling.engine.audit import Auditor
 from holdfast.testing import a_pod
 
 

@@ -45,11 +45,14 @@ class Package:
 
 PACKAGES = {
     "queue": Package(
-        ("src/holdfast/scheduler/scheduling_queue.py", "src/holdfast/scheduler/queued_pods.py"),
+        tuple(
+            f"src/holdfast/scheduling/scheduler/{name}.py"
+            for name in ("scheduling_queue", "queued_pods")
+        ),
         ("tests/scheduler/test_queue*.py",),
     ),
     "engine": Package(
-        ("src/holdfast/engine/*.py",),
+        ("src/holdfast/scheduling/engine/*.py",),
         ("tests/engine/*.py", "tests/framework/*.py", "tests/conformance/*.py"),
     ),
     "kinds": Package(

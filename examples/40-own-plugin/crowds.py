@@ -1,6 +1,6 @@
 """An example plugin: spread the pods of an app, and reject nodes in racks under repair."""
 
-from holdfast.framework.per_node import PerNodePlugin
+from holdfast.scheduling.framework.per_node import PerNodePlugin
 
 
 class AvoidCrowds(PerNodePlugin):

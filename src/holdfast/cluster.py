@@ -33,9 +33,9 @@ from holdfast.runtime.settings import (
 from holdfast.server_process import ServerProcess
 
 if TYPE_CHECKING:
-    from holdfast.configuration.reading import Configuration
     from holdfast.descheduler.configuration import DeschedulerConfiguration
     from holdfast.descheduler.descheduler import Descheduler
+    from holdfast.scheduling.configuration.reading import Configuration
 
 ClientFor = Callable[[str], Client]
 """Returns the client of a component, by the component's user name."""
@@ -72,10 +72,10 @@ class Components:
     ) -> None:
         from holdfast.agent.node_setup import make_agents
         from holdfast.agent.simulated_nodes import SimulatedNodes
-        from holdfast.configuration.reading import Configuration
         from holdfast.controllers.controller_manager import ControllerManager
         from holdfast.controllers.profile_settings import controller_settings
         from holdfast.scheduler_process import scheduler_for
+        from holdfast.scheduling.configuration.reading import Configuration
 
         chosen = configuration or Configuration()
         self.scheduler = scheduler_for(

@@ -16,7 +16,7 @@ from holdfast.runtime.metric_types import CallbackMetric, MetricCollector
 from holdfast.runtime.settings import ControllerSettings, ElectionSettings, RequestLimits
 
 if TYPE_CHECKING:
-    from holdfast.configuration.reading import Configuration
+    from holdfast.scheduling.configuration.reading import Configuration
 
 NAME = "holdfast-controllers"
 """The name of the lease, and the user agent."""
@@ -43,11 +43,11 @@ def settings_of_configuration(
 ) -> ControllersProcessSettings:
     """Return the settings in a configuration of the scheduler, with a lease of our own name."""
     # These import every plugin; without a configuration they are not needed.
-    from holdfast.configuration.reading import (  # noqa: PLC0415
+    from holdfast.controllers.profile_settings import controller_settings  # noqa: PLC0415
+    from holdfast.scheduling.configuration.reading import (  # noqa: PLC0415
         election_settings,
         request_limits,
     )
-    from holdfast.controllers.profile_settings import controller_settings  # noqa: PLC0415
 
     return ControllersProcessSettings(
         election_settings(configuration, leader_elect=leader_elect, name=NAME),

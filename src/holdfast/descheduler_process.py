@@ -12,18 +12,18 @@ from prometheus_client import CollectorRegistry, generate_latest
 from holdfast.client.client import Client
 from holdfast.client.endpoint import Endpoint
 from holdfast.client.http import HttpTransport
-from holdfast.configuration.file import load as load_scheduling
-from holdfast.configuration.file import load_descheduling
 from holdfast.descheduler.configuration import NAME, DeschedulerConfiguration, read
 from holdfast.descheduler.descheduler import Descheduler
 from holdfast.descheduler.plan import PlannedMove
 from holdfast.elected_process import ElectedProcess
-from holdfast.engine.profile import Profile
-from holdfast.plugins import default_profiles
 from holdfast.runtime.clock import Clock
 from holdfast.runtime.errors import BadConfiguration
 from holdfast.runtime.metric_types import CallbackMetric, MetricCollector
 from holdfast.runtime.settings import ElectionSettings, RequestLimits
+from holdfast.scheduling.configuration.file import load as load_scheduling
+from holdfast.scheduling.configuration.file import load_descheduling
+from holdfast.scheduling.engine.profile import Profile
+from holdfast.scheduling.plugins import default_profiles
 from holdfast.state.migration.arguments import KIND
 
 __all__ = [

@@ -6,13 +6,17 @@ from collections.abc import Callable
 
 from holdfast.client.client import Client
 from holdfast.client.endpoint import Endpoint
-from holdfast.configuration.reading import Configuration, election_settings, request_limits
 from holdfast.controllers.controller_manager import BESIDE_KUBERNETES, ControllerManager
 from holdfast.controllers.profile_settings import controller_settings
 from holdfast.elected_process import ElectedProcess, wait_for_first
 from holdfast.runtime.clock import Clock
 from holdfast.runtime.settings import SchedulerSettings
-from holdfast.scheduler.scheduler import Scheduler
+from holdfast.scheduling.configuration.reading import (
+    Configuration,
+    election_settings,
+    request_limits,
+)
+from holdfast.scheduling.scheduler.scheduler import Scheduler
 
 
 def scheduler_for(

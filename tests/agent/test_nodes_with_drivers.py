@@ -25,14 +25,14 @@ from holdfast.cli.why_command import answer_about
 from holdfast.client.backoff import Backoff
 from holdfast.client.client import Client
 from holdfast.cluster import Cluster
-from holdfast.configuration.reading import Configuration
 from holdfast.driverkit import Cdi, Device, Driver
 from holdfast.driverkit.process import DriverProcess, DriverSettings
-from holdfast.plugins import default_profiles
 from holdfast.runtime.clock import SystemClock
 from holdfast.runtime.errors import BadConfiguration, NotFound
 from holdfast.runtime.feature_gates import FeatureGates
 from holdfast.runtime.settings import ClusterSettings, NodeSettings, ServerSettings
+from holdfast.scheduling.configuration.reading import Configuration
+from holdfast.scheduling.plugins import default_profiles
 from holdfast.testing.builders import a_deployment, a_pod, resource_of
 from holdfast.testing.device_builders import a_claim, a_device_class, a_slice
 from holdfast.testing.drivers import Block, Fail, FaultyDriver

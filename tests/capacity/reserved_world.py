@@ -1,7 +1,7 @@
 """A world with a reservation, and pods that use it."""
 
-from holdfast.engine.invariants import check_invariants
-from holdfast.framework.world import World
+from holdfast.scheduling.engine.invariants import check_invariants
+from holdfast.scheduling.framework.world import World
 from holdfast.testing import a_node, a_pod, a_reservation, typed
 
 ALLOCATED = "scheduling.koordinator.sh/reservation-allocated"

@@ -4,12 +4,12 @@ import msgspec
 import numpy as np
 import pytest
 
-from holdfast.engine.invariants import check_invariants
-from holdfast.engine.profile import build_profile
-from holdfast.framework.plugin import Placement
-from holdfast.framework.world import World
-from holdfast.plugins import REGISTRY, default_profiles
-from holdfast.scheduler.cycle import schedule_pod, unreserve_and_forget
+from holdfast.scheduling.engine.invariants import check_invariants
+from holdfast.scheduling.engine.profile import build_profile
+from holdfast.scheduling.framework.plugin import Placement
+from holdfast.scheduling.framework.world import World
+from holdfast.scheduling.plugins import REGISTRY, default_profiles
+from holdfast.scheduling.scheduler.cycle import schedule_pod, unreserve_and_forget
 from holdfast.state.columns.interner import CPU
 from holdfast.state.reservations.reserve_pod import reserve_pod
 from holdfast.testing import a_node, a_pod, a_reservation, typed

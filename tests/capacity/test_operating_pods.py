@@ -7,9 +7,9 @@ import pytest
 
 from holdfast.api.koordinator_names import OPERATING_MODE, RESERVATION_OWNERS
 from holdfast.api.reservation_names import ALLOCATED, INNER_RESERVED
-from holdfast.engine.invariants import check_invariants
-from holdfast.framework.plugin import PodChange
-from holdfast.framework.world import World
+from holdfast.scheduling.engine.invariants import check_invariants
+from holdfast.scheduling.framework.plugin import PodChange
+from holdfast.scheduling.framework.world import World
 from holdfast.state.reservations.reserved_resources import freed_capacity
 from holdfast.testing import a_node, a_pod, typed
 

@@ -4,8 +4,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from holdfast.framework.world import World
 from holdfast.runtime.errors import BadRequest
+from holdfast.scheduling.framework.world import World
 from holdfast.state.reservations.matching import allows_pre_allocation
 from holdfast.state.reservations.owner_rules import compile_owners
 from holdfast.state.reservations.reservation_annotations import affinity_of

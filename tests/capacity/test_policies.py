@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from holdfast.framework.world import World
+from holdfast.scheduling.framework.world import World
 from holdfast.state.resource_policies.policy_cache import rows_of_unit
 from holdfast.testing import a_node, a_pod, a_resource_policy, a_unit, typed
 

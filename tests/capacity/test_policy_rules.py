@@ -4,8 +4,8 @@ import logging
 
 import pytest
 
-from holdfast.framework.world import World
 from holdfast.runtime.errors import Invalid
+from holdfast.scheduling.framework.world import World
 from holdfast.state.resource_policies.policies import bound_time, compile_policy
 from holdfast.testing import a_pod, a_resource_policy, a_unit, typed
 

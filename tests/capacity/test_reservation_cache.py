@@ -3,8 +3,8 @@
 import pytest
 
 from capacity.reserved_world import a_world, drawing, held
-from holdfast.engine.invariants import check_invariants
-from holdfast.framework.world import World
+from holdfast.scheduling.engine.invariants import check_invariants
+from holdfast.scheduling.framework.world import World
 from holdfast.state.columns.interner import CPU, MEMORY, PODS
 from holdfast.state.reservations import matching
 from holdfast.state.reservations.reserved_resources import expected_reservation

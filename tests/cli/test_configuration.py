@@ -7,7 +7,7 @@ from typer.testing import CliRunner
 
 from cli.explain_requests import ask, node_of, verdicts
 from holdfast.cli.app import app
-from holdfast.configuration.reading import read
+from holdfast.scheduling.configuration.reading import read
 from holdfast.testing import a_node, a_pod
 
 NODES = [a_node("empty", cpu="4", memory="8Gi"), a_node("used", cpu="4", memory="8Gi")]

@@ -347,7 +347,7 @@ def test_why_leaves_devices_to_nominated_pods():
 
 
 def test_why_of_many_nodes_examines_a_sample(monkeypatch):
-    monkeypatch.setattr("holdfast.plugins.dynamic_resources.explanation.MAX_TRIES", 50)
+    monkeypatch.setattr("holdfast.scheduling.plugins.dynamic_resources.explanation.MAX_TRIES", 50)
     nodes = [a_node(f"n{i:02}") for i in range(40)]
     text = why(*nodes, a_claim(), using("c"))
     assert text[-1] == "  devices were examined on 6 of 40 nodes"

@@ -26,7 +26,7 @@ from holdfast.cli.scheduler_pages import SchedulerState
 from holdfast.client.endpoint import Endpoint
 from holdfast.client.http import HttpTransport
 from holdfast.client.transport import Request
-from holdfast.configuration.reading import Configuration, effective_configuration
+from holdfast.scheduling.configuration.reading import Configuration, effective_configuration
 from holdfast.state.recorded_allocations import TOO_MUCH
 from holdfast.testing import a_node, a_pod, a_reservation
 from holdfast.testing.harness import Harness

@@ -114,7 +114,9 @@ def test_a_scheduler_without_leader_election_reads_a_configuration(server, start
     lone.send_signal(signal.SIGUSR2)
     dumped = read_until(lone, "activeQ:0; backoffQ:0; unschedulablePods:0")
     # Each line of the dump is a log record, because line breaks in a record are escaped.
-    lines = [line.removeprefix("W holdfast.scheduler.dump: ") for line in dumped.splitlines()]
+    lines = [
+        line.removeprefix("W holdfast.scheduling.scheduler.dump: ") for line in dumped.splitlines()
+    ]
     assert lines[:2] == [
         "dump of the scheduler's cache and queue",
         "Nodes: missed [], redundant []",

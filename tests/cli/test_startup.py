@@ -44,8 +44,14 @@ def test_quick_commands_load_nothing_heavy(command, tmp_path):
     ("module", "foreign"),
     [
         ("up_command", {"holdfast.apiserver", "aiohttp", "cryptography", "rich.console"}),
-        ("apiserver_command", {"holdfast.scheduler", "holdfast.plugins", "numpy"}),
-        ("controllers_command", {"holdfast.scheduler", "holdfast.plugins", "numpy"}),
+        (
+            "apiserver_command",
+            {"holdfast.scheduling.scheduler", "holdfast.scheduling.plugins", "numpy"},
+        ),
+        (
+            "controllers_command",
+            {"holdfast.scheduling.scheduler", "holdfast.scheduling.plugins", "numpy"},
+        ),
     ],
 )
 def test_a_process_loads_nothing_that_another_process_runs(module, foreign):

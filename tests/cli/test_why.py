@@ -7,9 +7,9 @@ from holdfast.api.scheme import RESOURCE_CLAIMS, RESOURCE_QUOTAS
 from holdfast.cli.explanation_text import format_explanation
 from holdfast.cli.why_command import answer_about
 from holdfast.client.client import PatchType
-from holdfast.configuration.reading import Configuration
-from holdfast.plugins import default_profiles
 from holdfast.runtime.feature_gates import FeatureGates
+from holdfast.scheduling.configuration.reading import Configuration
+from holdfast.scheduling.plugins import default_profiles
 from holdfast.testing import (
     a_claim,
     a_claim_template,

@@ -7,7 +7,7 @@ import pytest
 
 from holdfast.api.labels import from_selector
 from holdfast.api.meta import LabelSelector
-from holdfast.framework.world import World
+from holdfast.scheduling.framework.world import World
 from holdfast.state.columns import pod_placements
 from holdfast.state.columns.affinity_terms import PodSelector
 from holdfast.testing import a_namespace, a_node, a_pod, typed

@@ -4,7 +4,7 @@ from random import Random
 
 import pytest
 
-from holdfast.framework.world import World
+from holdfast.scheduling.framework.world import World
 from holdfast.state.columns import existing_terms
 from holdfast.testing import a_namespace, a_node, a_pod, typed
 from soak_size import SEED, TIMES

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from holdfast.api.decode import convert_object
 from holdfast.api.node_selection import compile_selector
 from holdfast.api.pod import NodeSelector
-from holdfast.plugins.dynamic_resources.device_search import usable_nodes
+from holdfast.scheduling.plugins.dynamic_resources.device_search import usable_nodes
 from holdfast.state.columns.node_table import NodeTable
 from holdfast.state.columns.selection import terms_selected
 from holdfast.testing import a_claim, a_node, typed

@@ -1,9 +1,9 @@
 """Build configurations as a user would write them."""
 
-from holdfast.configuration.catalog import Catalog
-from holdfast.configuration.document import API_VERSION, KIND
-from holdfast.configuration.reading import read
 from holdfast.runtime.errors import HoldfastError
+from holdfast.scheduling.configuration.catalog import Catalog
+from holdfast.scheduling.configuration.document import API_VERSION, KIND
+from holdfast.scheduling.configuration.reading import read
 
 
 def config(*profiles, **fields):

@@ -3,8 +3,8 @@
 import pytest
 
 from configuration.config_builders import config, mistakes, off, profile, wrong_args
-from holdfast.configuration.reading import read
 from holdfast.controllers.profile_settings import controller_settings
+from holdfast.scheduling.configuration.reading import read
 
 SHAPE = "scoringStrategy.requestedToCapacityRatio"
 

@@ -9,13 +9,13 @@ import yaml
 from typer.testing import CliRunner
 
 from holdfast.cli.app import app
-from holdfast.configuration.file import load
-from holdfast.configuration.reading import read
-from holdfast.engine.profile import Profile
-from holdfast.framework.per_node import columnar
-from holdfast.framework.plugin import Scope
-from holdfast.framework.points import Point, has_point
-from holdfast.plugins import default_profiles
+from holdfast.scheduling.configuration.file import load
+from holdfast.scheduling.configuration.reading import read
+from holdfast.scheduling.engine.profile import Profile
+from holdfast.scheduling.framework.per_node import columnar
+from holdfast.scheduling.framework.plugin import Scope
+from holdfast.scheduling.framework.points import Point, has_point
+from holdfast.scheduling.plugins import default_profiles
 from holdfast.testing import FakeCluster, a_node, a_pod, check_plugin
 from holdfast.testing.harness import Harness
 

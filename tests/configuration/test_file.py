@@ -4,9 +4,9 @@ import pytest
 import yaml
 
 from configuration.config_builders import config, profile
-from holdfast.configuration.document import KIND
-from holdfast.configuration.file import load
 from holdfast.runtime.errors import BadConfiguration, NotBuilt
+from holdfast.scheduling.configuration.document import KIND
+from holdfast.scheduling.configuration.file import load
 
 HEAD = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
 

@@ -7,7 +7,7 @@ import pytest
 from configuration.config_builders import config, mistakes, off, on, profile, wrong_args
 from device_share.objects import a_device_object, a_gpu_node, a_gpu_pod, devices_of
 from holdfast.api import koordinator_names as names
-from holdfast.configuration.reading import read
+from holdfast.scheduling.configuration.reading import read
 from holdfast.testing import a_node
 from holdfast.testing.harness import Harness
 from holdfast.testing.numa_builders import a_bound_pod, a_topology

@@ -3,10 +3,10 @@
 import pytest
 import yaml
 
-from holdfast.configuration.file import load
 from holdfast.controllers.profile_settings import controller_settings
 from holdfast.runtime.errors import BadConfiguration, NotBuilt
 from holdfast.runtime.settings import MigrationSettings, ObjectLimit
+from holdfast.scheduling.configuration.file import load
 from holdfast.state.migration.arguments import MigrationControllerArgs, find_args, read_args
 
 SCHEDULING = {

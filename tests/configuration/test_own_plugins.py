@@ -7,13 +7,13 @@ from importlib import metadata
 import pytest
 
 from configuration.config_builders import config, mistakes, names, on, profile
-from holdfast.configuration.catalog import Catalog
-from holdfast.configuration.reading import read
-from holdfast.framework.points import Point
+from holdfast.scheduling.configuration.catalog import Catalog
+from holdfast.scheduling.configuration.reading import read
+from holdfast.scheduling.framework.points import Point
 from holdfast.testing import FakeCluster, a_node, a_pod
 
 PER_NODE = """
-from holdfast.framework.per_node import PerNodePlugin
+from holdfast.scheduling.framework.per_node import PerNodePlugin
 
 class Closed(PerNodePlugin):
     name = "Closed"
@@ -41,7 +41,8 @@ NUMBER = 3
 """
 COLUMNAR = """
 import numpy as np
-from holdfast.framework.plugin import NO_CHANGE, NodeFilter, Plugin, Reserver, Scope, Traits
+from holdfast.scheduling.framework.plugin import NO_CHANGE, NodeFilter, Plugin
+from holdfast.scheduling.framework.plugin import Reserver, Scope, Traits
 
 class RejectAll(NodeFilter, Reserver):
     def __init__(self, word):
@@ -200,7 +201,7 @@ def test_each_profile_has_its_own_plugin_instance(modules):
         ("mine:Nameless", 'class Nameless has no name: write `name = "Nameless"` in it'),
         ("mine:Lazy", "Lazy has neither fits nor score: write one of them"),
         ("columns_of_mine:Underived", "class Underived is no plugin: derive it from Plugin (from "
-         "holdfast.framework.plugin import Plugin)"),
+         "holdfast.scheduling.framework.plugin import Plugin)"),
         ("columns_of_mine:Nothing", "class Nothing implements no extension point: it has neither "
          "pre_filter nor another method of Plugin (see docs/plugins.md); to judge one node at a "
          "time derive it from PerNodePlugin"),

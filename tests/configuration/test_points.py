@@ -2,13 +2,13 @@
 
 from configuration.config_builders import config, mistakes, names, off, on, only, profile
 from holdfast.api.strict_decode import decode_struct as read_struct
-from holdfast.configuration.catalog import Catalog
-from holdfast.configuration.document import ProfileDocument
-from holdfast.configuration.problems import Problems
-from holdfast.configuration.profiles import ProfileBuilder
-from holdfast.configuration.reading import read
-from holdfast.framework.points import Point
-from holdfast.plugins import default_profiles
+from holdfast.scheduling.configuration.catalog import Catalog
+from holdfast.scheduling.configuration.document import ProfileDocument
+from holdfast.scheduling.configuration.problems import Problems
+from holdfast.scheduling.configuration.profiles import ProfileBuilder
+from holdfast.scheduling.configuration.reading import read
+from holdfast.scheduling.framework.points import Point
+from holdfast.scheduling.plugins import default_profiles
 from holdfast.testing import a_node, a_pod
 from holdfast.testing.fake_cluster import FakeCluster
 

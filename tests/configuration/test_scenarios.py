@@ -12,12 +12,12 @@ from configuration.config_builders import (
     profile,
     wrong_args,
 )
-from holdfast.configuration.catalog import Catalog
-from holdfast.configuration.reading import read
-from holdfast.engine.profile import PluginEntry
-from holdfast.framework.plugin import NO_CHANGE, NodeFilter, Plugin, Scope, Traits
-from holdfast.framework.points import Point
-from holdfast.plugins import REGISTRY, default_profiles
+from holdfast.scheduling.configuration.catalog import Catalog
+from holdfast.scheduling.configuration.reading import read
+from holdfast.scheduling.engine.profile import PluginEntry
+from holdfast.scheduling.framework.plugin import NO_CHANGE, NodeFilter, Plugin, Scope, Traits
+from holdfast.scheduling.framework.points import Point
+from holdfast.scheduling.plugins import REGISTRY, default_profiles
 from holdfast.testing import a_node, a_pod
 from holdfast.testing.fake_cluster import FakeCluster
 

@@ -3,8 +3,8 @@
 import pytest
 
 from configuration.config_builders import config, mistakes, on, profile
-from holdfast.configuration.reading import Configuration, read
 from holdfast.runtime.errors import BadConfiguration, NotBuilt
+from holdfast.scheduling.configuration.reading import Configuration, read
 
 
 def test_everything_is_reported_at_once():

@@ -1,6 +1,6 @@
 """Give a plugin plans with a fault."""
 
-from holdfast.framework.plan import PodPlan
+from holdfast.scheduling.framework.plan import PodPlan
 
 
 def with_plan(plugin, plan):

@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 
 from conformance.faulty_plugins import with_plan
-from holdfast.framework.plugin import NO_CHANGE, Scope, Traits
-from holdfast.plugins import REGISTRY
-from holdfast.plugins.balanced_allocation import BalancedAllocation
-from holdfast.plugins.node_resources_fit import NodeResourcesFit
-from holdfast.plugins.node_resources_fit.plugin import FitPlan
-from holdfast.plugins.pod_topology_spread import PodTopologySpread
-from holdfast.plugins.pod_topology_spread.soft_constraints import SoftConstraints
-from holdfast.plugins.taint_toleration import TaintToleration, ToleratedTaints
+from holdfast.scheduling.framework.plugin import NO_CHANGE, Scope, Traits
+from holdfast.scheduling.plugins import REGISTRY
+from holdfast.scheduling.plugins.balanced_allocation import BalancedAllocation
+from holdfast.scheduling.plugins.node_resources_fit import NodeResourcesFit
+from holdfast.scheduling.plugins.node_resources_fit.plugin import FitPlan
+from holdfast.scheduling.plugins.pod_topology_spread import PodTopologySpread
+from holdfast.scheduling.plugins.pod_topology_spread.soft_constraints import SoftConstraints
+from holdfast.scheduling.plugins.taint_toleration import TaintToleration, ToleratedTaints
 from holdfast.state.columns.journal import FEW_ROWS, Journal
 from holdfast.testing import a_claim, a_device_class, a_pod, a_replica_set, a_slice, typed
 from holdfast.testing.conformance import check_plugin

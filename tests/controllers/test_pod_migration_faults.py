@@ -10,9 +10,9 @@ import random
 import pytest
 
 from holdfast.api.scheme import POD_MIGRATION_JOBS, PODS
-from holdfast.configuration.reading import Configuration
 from holdfast.runtime.errors import Unavailable
 from holdfast.runtime.settings import MigrationSettings
+from holdfast.scheduling.configuration.reading import Configuration
 from holdfast.testing import Chances, FaultyTransport, a_deployment, a_node
 from holdfast.testing.harness import Harness
 from soak_size import SEED, rounds

@@ -15,9 +15,9 @@ from holdfast.api.koordinator_names import (
     RESOURCE_STATUS,
 )
 from holdfast.api.reservation_names import ORDER
-from holdfast.framework.world import World
-from holdfast.plugins.device_share import DeviceShare
-from holdfast.plugins.node_numa_resource import NodeNUMAResource
+from holdfast.scheduling.framework.world import World
+from holdfast.scheduling.plugins.device_share import DeviceShare
+from holdfast.scheduling.plugins.node_numa_resource import NodeNUMAResource
 from holdfast.testing import a_reservation, typed
 from holdfast.testing.numa_builders import a_topology
 from holdfast.testing.plugin_laws import prepare_case

@@ -11,8 +11,8 @@ from holdfast.api.koordinator_names import (
     GPU_MEMORY_RATIO,
 )
 from holdfast.api.reservation_names import ALLOCATED, IGNORED
-from holdfast.plugins.device_share import DeviceShare
-from holdfast.plugins.node_numa_resource import NodeNUMAResource
+from holdfast.scheduling.plugins.device_share import DeviceShare
+from holdfast.scheduling.plugins.node_numa_resource import NodeNUMAResource
 from holdfast.state.device_share.ledger import DeviceOptions
 from holdfast.state.numa.pod_trials import NumaOptions
 from holdfast.testing import typed

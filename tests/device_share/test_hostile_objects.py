@@ -24,12 +24,12 @@ from holdfast.api.node import Node
 from holdfast.api.pod import Pod
 from holdfast.api.scheme import SHARED_DEVICES
 from holdfast.api.shared_device import SharedDevices
-from holdfast.framework.plugin import Placement
-from holdfast.framework.view import View
-from holdfast.framework.world import World
-from holdfast.plugins.device_share import DeviceShare
-from holdfast.plugins.device_share.allocator import DeviceAllocator
 from holdfast.runtime.errors import BadRequest, Invalid
+from holdfast.scheduling.framework.plugin import Placement
+from holdfast.scheduling.framework.view import View
+from holdfast.scheduling.framework.world import World
+from holdfast.scheduling.plugins.device_share import DeviceShare
+from holdfast.scheduling.plugins.device_share.allocator import DeviceAllocator
 from holdfast.state.device_share import ledger
 from holdfast.state.device_share.allocation_annotation import _decode_short, read_allocations
 from holdfast.testing import a_pod

@@ -10,9 +10,9 @@ from device_share.objects import (
 )
 from holdfast.api.koordinator_names import GPU, NUMA_TOPOLOGY_SPEC, QOS_CLASS
 from holdfast.api.scheme import PODS
-from holdfast.framework.view import View
-from holdfast.plugins import default_profiles
-from holdfast.plugins.node_numa_resource import NodeNUMAResource
+from holdfast.scheduling.framework.view import View
+from holdfast.scheduling.plugins import default_profiles
+from holdfast.scheduling.plugins.node_numa_resource import NodeNUMAResource
 from holdfast.testing import a_pod, a_priority_class, typed
 from holdfast.testing.harness import Harness
 from holdfast.testing.numa_builders import a_bound_pod

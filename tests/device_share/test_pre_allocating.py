@@ -13,7 +13,7 @@ from device_share.objects import (
 )
 from holdfast.api.koordinator_names import GPU
 from holdfast.api.scheme import PODS, SHARED_DEVICES
-from holdfast.plugins import default_profiles
+from holdfast.scheduling.plugins import default_profiles
 from holdfast.testing.harness import Harness
 
 SEVERAL = {"mode": "Cluster", "enableMultiple": True}

@@ -14,7 +14,7 @@ from device_share.objects import (
 )
 from holdfast.api.koordinator_names import GPU
 from holdfast.api.scheme import PODS
-from holdfast.plugins import default_profiles
+from holdfast.scheduling.plugins import default_profiles
 from holdfast.testing import a_priority_class
 from holdfast.testing.harness import Harness
 

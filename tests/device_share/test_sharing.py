@@ -10,7 +10,7 @@ from device_share.objects import (
 )
 from holdfast.api.koordinator_names import DEVICE_JOINT_ALLOCATE
 from holdfast.api.scheme import PODS, SHARED_DEVICES
-from holdfast.plugins import default_profiles
+from holdfast.scheduling.plugins import default_profiles
 from holdfast.testing.harness import Harness
 
 

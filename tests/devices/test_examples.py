@@ -5,11 +5,11 @@ from pathlib import Path
 import numpy as np
 import yaml
 
-from holdfast.engine.decision import decide
-from holdfast.framework.plugin import Placement
-from holdfast.framework.points import Point
-from holdfast.framework.world import World
-from holdfast.plugins import default_profiles
+from holdfast.scheduling.engine.decision import decide
+from holdfast.scheduling.framework.plugin import Placement
+from holdfast.scheduling.framework.points import Point
+from holdfast.scheduling.framework.world import World
+from holdfast.scheduling.plugins import default_profiles
 from holdfast.testing import a_node, typed
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"

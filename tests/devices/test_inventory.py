@@ -12,7 +12,7 @@ from devices.device_cluster import DRIVER, Cluster
 from holdfast.api.cel import DeviceSelectors
 from holdfast.api.devices import EXTENDED_CLAIM
 from holdfast.api.meta import OwnerReference
-from holdfast.framework.world import World
+from holdfast.scheduling.framework.world import World
 from holdfast.state.columns.node_table import NodeTable
 from holdfast.state.devices.allocation_cache import DOES_NOT_FIT, ERROR, FITS
 from holdfast.state.devices.allocator import Allocator

@@ -3,9 +3,9 @@
 import pytest
 
 from holdfast.api import reservation_names as names
-from holdfast.engine.audit import Auditor
-from holdfast.engine.invariants import check_invariants
-from holdfast.framework.plugin import Placement
+from holdfast.scheduling.engine.audit import Auditor
+from holdfast.scheduling.engine.invariants import check_invariants
+from holdfast.scheduling.framework.plugin import Placement
 from holdfast.state.columns.interner import CPU
 from holdfast.testing import (
     FakeCluster,

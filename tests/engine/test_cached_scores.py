@@ -3,8 +3,13 @@
 import numpy as np
 import pytest
 
-from holdfast.engine.cached_scores import INFEASIBLE, BestRows, DominantScore, NormalizedScore
-from holdfast.framework.plugin import NodeScorer
+from holdfast.scheduling.engine.cached_scores import (
+    INFEASIBLE,
+    BestRows,
+    DominantScore,
+    NormalizedScore,
+)
+from holdfast.scheduling.framework.plugin import NodeScorer
 
 
 class Halves(NodeScorer):

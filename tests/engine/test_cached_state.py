@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
-from holdfast.engine.cached_scores import INFEASIBLE
-from holdfast.engine.decision import feasible, rank
-from holdfast.engine.decision_check import placement_faults, rejection_faults
-from holdfast.engine.feasible_rows import Feasible
-from holdfast.engine.invariants import check_invariants
-from holdfast.framework.rejection import Rejection, Status
-from holdfast.framework.values import Code
+from holdfast.scheduling.engine.cached_scores import INFEASIBLE
+from holdfast.scheduling.engine.decision import feasible, rank
+from holdfast.scheduling.engine.decision_check import placement_faults, rejection_faults
+from holdfast.scheduling.engine.feasible_rows import Feasible
+from holdfast.scheduling.engine.invariants import check_invariants
+from holdfast.scheduling.framework.rejection import Rejection, Status
+from holdfast.scheduling.framework.values import Code
 from holdfast.testing import FakeCluster, a_node, a_pod, a_reservation, typed
 
 SPREAD = {

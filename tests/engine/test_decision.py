@@ -3,11 +3,12 @@
 import numpy as np
 import pytest
 
-from holdfast.engine.decision import decide, feasible, rank, scored_rows
-from holdfast.engine.decision_cache import TwoQueueCache
-from holdfast.engine.profile import PluginEntry, build_profile
-from holdfast.engine.scoring import InvalidScore
-from holdfast.framework.plugin import (
+from holdfast.runtime.errors import BadConfiguration
+from holdfast.scheduling.engine.decision import decide, feasible, rank, scored_rows
+from holdfast.scheduling.engine.decision_cache import TwoQueueCache
+from holdfast.scheduling.engine.profile import PluginEntry, build_profile
+from holdfast.scheduling.engine.scoring import InvalidScore
+from holdfast.scheduling.framework.plugin import (
     NO_CHANGE,
     Code,
     NodeFilter,
@@ -19,11 +20,10 @@ from holdfast.framework.plugin import (
     Tiers,
     Traits,
 )
-from holdfast.framework.rejection import Rejection
-from holdfast.framework.world import World
-from holdfast.plugins import PROFILE_NAMES, REGISTRY, default_profiles
-from holdfast.plugins.default_binder import DefaultBinder
-from holdfast.runtime.errors import BadConfiguration
+from holdfast.scheduling.framework.rejection import Rejection
+from holdfast.scheduling.framework.world import World
+from holdfast.scheduling.plugins import PROFILE_NAMES, REGISTRY, default_profiles
+from holdfast.scheduling.plugins.default_binder import DefaultBinder
 from holdfast.testing import a_node, a_pod, typed
 
 

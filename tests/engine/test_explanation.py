@@ -4,11 +4,11 @@ import json
 
 import numpy as np
 
-from holdfast.engine.explanation import explain
-from holdfast.engine.profile import Profile
-from holdfast.framework.plugin import NO_CHANGE, Code, NodeFilter, Plugin
-from holdfast.framework.world import World
-from holdfast.plugins import default_profiles
+from holdfast.scheduling.engine.explanation import explain
+from holdfast.scheduling.engine.profile import Profile
+from holdfast.scheduling.framework.plugin import NO_CHANGE, Code, NodeFilter, Plugin
+from holdfast.scheduling.framework.world import World
+from holdfast.scheduling.plugins import default_profiles
 from holdfast.testing import a_node, a_pod, typed
 
 PROFILE = default_profiles()["default-scheduler"]

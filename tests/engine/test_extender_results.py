@@ -2,15 +2,19 @@
 
 from dataclasses import replace
 
-from holdfast.engine.decision import feasible
-from holdfast.engine.extender_results import ExtenderResults, apply_extender_results
-from holdfast.engine.post_filter import run_post_filter_plugins
-from holdfast.engine.profile import Profile
-from holdfast.framework.extender import ExtenderConfig, ExtenderFilterResult, ExtenderPreemption
-from holdfast.framework.plugin import ApiCall, Candidate, Code, Plugin, PostFilterResult
-from holdfast.framework.rejection import Rejection
-from holdfast.framework.world import World
-from holdfast.plugins import default_profiles
+from holdfast.scheduling.engine.decision import feasible
+from holdfast.scheduling.engine.extender_results import ExtenderResults, apply_extender_results
+from holdfast.scheduling.engine.post_filter import run_post_filter_plugins
+from holdfast.scheduling.engine.profile import Profile
+from holdfast.scheduling.framework.extender import (
+    ExtenderConfig,
+    ExtenderFilterResult,
+    ExtenderPreemption,
+)
+from holdfast.scheduling.framework.plugin import ApiCall, Candidate, Code, Plugin, PostFilterResult
+from holdfast.scheduling.framework.rejection import Rejection
+from holdfast.scheduling.framework.world import World
+from holdfast.scheduling.plugins import default_profiles
 from holdfast.testing import a_node, a_pod, typed
 
 PROFILE = default_profiles()["default-scheduler"]

@@ -2,8 +2,8 @@
 
 import pytest
 
-from holdfast.engine.profile import build_profile
-from holdfast.plugins import REGISTRY
+from holdfast.scheduling.engine.profile import build_profile
+from holdfast.scheduling.plugins import REGISTRY
 from holdfast.testing import FakeCluster, a_node, a_pod, typed
 
 

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from holdfast.engine.decision import decide
-from holdfast.engine.explanation import explain
-from holdfast.engine.profile import Profile
-from holdfast.engine.scoring import InvalidScore
-from holdfast.framework.plugin import (
+from holdfast.scheduling.engine.decision import decide
+from holdfast.scheduling.engine.explanation import explain
+from holdfast.scheduling.engine.profile import Profile
+from holdfast.scheduling.engine.scoring import InvalidScore
+from holdfast.scheduling.framework.plugin import (
     NO_CHANGE,
     Code,
     NodeFilter,
@@ -18,7 +18,7 @@ from holdfast.framework.plugin import (
     Scope,
     Traits,
 )
-from holdfast.framework.world import World
+from holdfast.scheduling.framework.world import World
 from holdfast.testing import a_node, a_pod, check_plugin, typed
 
 

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from holdfast.engine.profile import Profile
-from holdfast.framework.plugin import (
+from holdfast.scheduling.engine.profile import Profile
+from holdfast.scheduling.framework.plugin import (
     NO_CHANGE,
     Code,
     NodeFilter,
@@ -12,8 +12,8 @@ from holdfast.framework.plugin import (
     Reserver,
     Skip,
 )
-from holdfast.framework.points import Point
-from holdfast.plugins import default_profiles
+from holdfast.scheduling.framework.points import Point
+from holdfast.scheduling.plugins import default_profiles
 from holdfast.testing import a_node, a_pod
 from holdfast.testing.fake_cluster import FakeCluster
 

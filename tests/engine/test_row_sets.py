@@ -5,9 +5,9 @@ from random import Random
 import numpy as np
 import pytest
 
-from holdfast.engine.decision import all_tiers, feasible, rank
-from holdfast.engine.decision_check import placement_faults, rejection_faults
-from holdfast.framework.plugin import (
+from holdfast.scheduling.engine.decision import all_tiers, feasible, rank
+from holdfast.scheduling.engine.decision_check import placement_faults, rejection_faults
+from holdfast.scheduling.framework.plugin import (
     NO_CHANGE,
     NodeFilter,
     Plugin,
@@ -16,7 +16,7 @@ from holdfast.framework.plugin import (
     Skip,
     Traits,
 )
-from holdfast.framework.rejection import Rejection
+from holdfast.scheduling.framework.rejection import Rejection
 from holdfast.testing import (
     FakeCluster,
     a_node,

@@ -7,9 +7,9 @@ import msgspec
 import numpy as np
 import pytest
 
-from holdfast.engine.decision import all_tiers, feasible
-from holdfast.engine.profile import PluginEntry, build_profile
-from holdfast.framework.plugin import (
+from holdfast.scheduling.engine.decision import all_tiers, feasible
+from holdfast.scheduling.engine.profile import PluginEntry, build_profile
+from holdfast.scheduling.framework.plugin import (
     NO_CHANGE,
     NodeFilter,
     NodeScorer,
@@ -20,8 +20,8 @@ from holdfast.framework.plugin import (
     Tiers,
     Traits,
 )
-from holdfast.framework.rejection import Rejection
-from holdfast.plugins import REGISTRY
+from holdfast.scheduling.framework.rejection import Rejection
+from holdfast.scheduling.plugins import REGISTRY
 from holdfast.testing import FakeCluster, a_node, a_pod, a_reservation, check_plugin, typed
 from soak_size import SEED, rounds
 

@@ -6,8 +6,8 @@ from types import SimpleNamespace
 import msgspec
 
 from holdfast.api.meta import Object, ObjectMeta
-from holdfast.framework.world import World
-from holdfast.scheduler.event_handlers import EventHandlers
+from holdfast.scheduling.framework.world import World
+from holdfast.scheduling.scheduler.event_handlers import EventHandlers
 from holdfast.testing import a_node, typed
 from soak_size import SEED, rounds
 

@@ -2,10 +2,10 @@
 
 import pytest
 
-from holdfast.engine.profile import Profile
-from holdfast.framework.per_node import PerNodePlugin, columnar
-from holdfast.framework.points import Point, has_point
-from holdfast.plugins import default_profiles
+from holdfast.scheduling.engine.profile import Profile
+from holdfast.scheduling.framework.per_node import PerNodePlugin, columnar
+from holdfast.scheduling.framework.points import Point, has_point
+from holdfast.scheduling.plugins import default_profiles
 from holdfast.testing import FakeCluster, a_node, a_pod, check_plugin
 
 DEFAULT = default_profiles()["default-scheduler"]

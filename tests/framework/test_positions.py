@@ -5,7 +5,7 @@ from random import Random
 import numpy as np
 import pytest
 
-from holdfast.framework.values import PodChange, positions_of
+from holdfast.scheduling.framework.values import PodChange, positions_of
 
 
 @pytest.mark.parametrize("count", [0, 1, 127, 128, 300])

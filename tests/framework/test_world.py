@@ -1,7 +1,7 @@
 """The world: objects that are added, removed and copied."""
 
-from holdfast.framework.view import View
-from holdfast.framework.world import World
+from holdfast.scheduling.framework.view import View
+from holdfast.scheduling.framework.world import World
 from holdfast.state.columns.interner import CPU
 from holdfast.testing import a_namespace, a_node, a_pod, a_reservation, a_resource_policy, typed
 

@@ -29,9 +29,9 @@ from holdfast.apiserver.wire.https_listener import HttpsServer
 from holdfast.apiserver.wire.responses import StreamResponse
 from holdfast.client.client import Client
 from holdfast.client.transport import Request, Response, Stream, Transport
-from holdfast.engine.invariants import invariant_violations
 from holdfast.runtime.clock import SystemClock
 from holdfast.runtime.errors import HoldfastError
+from holdfast.scheduling.engine.invariants import invariant_violations
 from holdfast.store.store import Store
 from holdfast.testing import builders as build
 from holdfast.testing import device_builders as devices

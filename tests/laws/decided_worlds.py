@@ -4,11 +4,11 @@ import numpy as np
 
 from holdfast.api.reservation import Reservation
 from holdfast.api.reservation_names import ALLOCATED, DRAWS
-from holdfast.engine.profile import build_profile
-from holdfast.framework.world import World
-from holdfast.plugins import REGISTRY
-from holdfast.plugins.reservation.reserve_pods import allocatable, allocated_from
-from holdfast.scheduler.cycle import schedule_pod
+from holdfast.scheduling.engine.profile import build_profile
+from holdfast.scheduling.framework.world import World
+from holdfast.scheduling.plugins import REGISTRY
+from holdfast.scheduling.plugins.reservation.reserve_pods import allocatable, allocated_from
+from holdfast.scheduling.scheduler.cycle import schedule_pod
 from holdfast.state.reservations.pre_allocation import PreAllocationResult
 from holdfast.state.reservations.reserve_pod import reserve_pod
 from laws import random_worlds as worlds

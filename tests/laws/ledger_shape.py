@@ -13,7 +13,7 @@ from holdfast.api.scheme import (
     RESOURCE_SLICES,
     SHARED_DEVICES,
 )
-from holdfast.framework.world import World
+from holdfast.scheduling.framework.world import World
 
 SOURCES = (
     NAMESPACES, NODES, DEVICE_CLASSES, RESOURCE_SLICES, RESOURCE_CLAIMS, RESERVATIONS,

@@ -1,7 +1,7 @@
 """A plugin that recounts at every placement, from what the scheduler's informers have received."""
 
 from holdfast.api.scheme import NODES, PODS, RESOURCE_POLICIES
-from holdfast.framework.plugin import Plugin, Reserver
+from holdfast.scheduling.framework.plugin import Plugin, Reserver
 from laws.policy_recount import Recount, priority_of
 
 

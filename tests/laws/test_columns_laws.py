@@ -8,12 +8,12 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.engine.decision import decide, feasible, scored_rows
-from holdfast.engine.profile import build_profile
-from holdfast.engine.scoring import score_rows, total
-from holdfast.framework.plugin import Code
-from holdfast.framework.rejection import Rejection
-from holdfast.plugins import REGISTRY, default_profiles
+from holdfast.scheduling.engine.decision import decide, feasible, scored_rows
+from holdfast.scheduling.engine.profile import build_profile
+from holdfast.scheduling.engine.scoring import score_rows, total
+from holdfast.scheduling.framework.plugin import Code
+from holdfast.scheduling.framework.rejection import Rejection
+from holdfast.scheduling.plugins import REGISTRY, default_profiles
 from holdfast.state.columns import journal
 from holdfast.state.columns.interner import PODS
 from holdfast.testing import a_node, a_pod, typed

@@ -13,10 +13,10 @@ from descheduler.clusters import NOW, SETTINGS, configured, objects, owned
 from holdfast.descheduler.plan import plan_moves
 from holdfast.descheduler.policies import POLICIES
 from holdfast.descheduler.simulation import Simulation, predicting_profiles
-from holdfast.engine.decision import decide
-from holdfast.framework.rejection import Rejection
-from holdfast.framework.world import World
-from holdfast.plugins import default_profiles
+from holdfast.scheduling.engine.decision import decide
+from holdfast.scheduling.framework.rejection import Rejection
+from holdfast.scheduling.framework.world import World
+from holdfast.scheduling.plugins import default_profiles
 from holdfast.testing import a_node
 from holdfast.testing.builders import typed
 from soak_size import SEED, rounds

@@ -8,10 +8,10 @@ from holdfast.api.devices import EXTENDED_CLAIM
 from holdfast.api.node_selection import compile_selector
 from holdfast.api.quantity import Quantity
 from holdfast.api.scheme import DEVICE_TAINT_RULES, NODES, PODS, RESOURCE_CLAIMS
-from holdfast.engine.decision import feasible
-from holdfast.framework.rejection import Rejection
-from holdfast.plugins import default_profiles
 from holdfast.runtime.feature_gates import FeatureGates
+from holdfast.scheduling.engine.decision import feasible
+from holdfast.scheduling.framework.rejection import Rejection
+from holdfast.scheduling.plugins import default_profiles
 from holdfast.testing.harness import Harness
 from laws.cluster_steps import Network
 from laws.device_steps import DeviceLife

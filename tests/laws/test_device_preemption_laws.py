@@ -5,12 +5,12 @@ import random
 import msgspec
 import pytest
 
-from holdfast.engine.decision import feasible
-from holdfast.engine.post_filter import run_post_filter_plugins
-from holdfast.framework.plugin import Code
-from holdfast.framework.rejection import Rejection
-from holdfast.framework.world import World
-from holdfast.plugins import default_profiles
+from holdfast.scheduling.engine.decision import feasible
+from holdfast.scheduling.engine.post_filter import run_post_filter_plugins
+from holdfast.scheduling.framework.plugin import Code
+from holdfast.scheduling.framework.rejection import Rejection
+from holdfast.scheduling.framework.world import World
+from holdfast.scheduling.plugins import default_profiles
 from holdfast.testing import a_claim, a_device_class, a_node, a_pod, a_slice, typed
 
 NOW = 1.9e9

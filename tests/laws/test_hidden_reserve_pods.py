@@ -6,17 +6,17 @@ import numpy as np
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from holdfast.engine.plugin_results import run_pre_filter
-from holdfast.engine.plugin_use import PluginUse
-from holdfast.engine.profile import Profile
-from holdfast.engine.scoring import score_rows
-from holdfast.framework.view import View
-from holdfast.framework.world import World
-from holdfast.plugins.inter_pod_affinity import InterPodAffinity
-from holdfast.plugins.node_ports import NodePorts
-from holdfast.plugins.node_volume_limits import NodeVolumeLimits
-from holdfast.plugins.pod_topology_spread import PodTopologySpread
-from holdfast.plugins.volume_restrictions import VolumeRestrictions
+from holdfast.scheduling.engine.plugin_results import run_pre_filter
+from holdfast.scheduling.engine.plugin_use import PluginUse
+from holdfast.scheduling.engine.profile import Profile
+from holdfast.scheduling.engine.scoring import score_rows
+from holdfast.scheduling.framework.view import View
+from holdfast.scheduling.framework.world import World
+from holdfast.scheduling.plugins.inter_pod_affinity import InterPodAffinity
+from holdfast.scheduling.plugins.node_ports import NodePorts
+from holdfast.scheduling.plugins.node_volume_limits import NodeVolumeLimits
+from holdfast.scheduling.plugins.pod_topology_spread import PodTopologySpread
+from holdfast.scheduling.plugins.volume_restrictions import VolumeRestrictions
 from holdfast.testing.random_cluster import RandomCluster
 from laws import random_worlds as worlds
 from soak_size import law

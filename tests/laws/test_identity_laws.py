@@ -7,12 +7,16 @@ from holdfast.api.node_resource_topology import NodeResourceTopology
 from holdfast.api.pod import Pod
 from holdfast.api.reservation import Reservation
 from holdfast.api.shared_device import SharedDevices
-from holdfast.engine.decision import feasible
-from holdfast.engine.feasible_rows import Feasible
-from holdfast.engine.invariants import check_invariants
-from holdfast.framework.plugin import Placement
-from holdfast.plugins.reservation import row_reasons
-from holdfast.scheduler.cycle import SchedulingFailure, schedule_pod, unreserve_and_forget
+from holdfast.scheduling.engine.decision import feasible
+from holdfast.scheduling.engine.feasible_rows import Feasible
+from holdfast.scheduling.engine.invariants import check_invariants
+from holdfast.scheduling.framework.plugin import Placement
+from holdfast.scheduling.plugins.reservation import row_reasons
+from holdfast.scheduling.scheduler.cycle import (
+    SchedulingFailure,
+    schedule_pod,
+    unreserve_and_forget,
+)
 from holdfast.testing import typed
 from laws import random_worlds as worlds
 from laws.core_worlds import NODES, RandomCores, words_of

@@ -3,13 +3,13 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.engine.decision_cache import DecisionCache
-from holdfast.engine.nominated_pods import run_filter_plugins
-from holdfast.engine.plugin_results import active_filters
-from holdfast.framework.plugin import PodChange
-from holdfast.framework.view import View
-from holdfast.framework.world import World
-from holdfast.plugins import default_profiles
+from holdfast.scheduling.engine.decision_cache import DecisionCache
+from holdfast.scheduling.engine.nominated_pods import run_filter_plugins
+from holdfast.scheduling.engine.plugin_results import active_filters
+from holdfast.scheduling.framework.plugin import PodChange
+from holdfast.scheduling.framework.view import View
+from holdfast.scheduling.framework.world import World
+from holdfast.scheduling.plugins import default_profiles
 from laws import random_worlds as worlds
 from soak_size import law
 

@@ -10,9 +10,9 @@ import pytest
 from holdfast.api.resource_policy import NEXT_UNITS_POLICIES
 from holdfast.api.scheme import NODES, PODS, RESOURCE_POLICIES
 from holdfast.client.informer import Informer
-from holdfast.configuration.reading import Configuration
-from holdfast.plugins import default_profiles
-from holdfast.scheduler import scheduling_queue
+from holdfast.scheduling.configuration.reading import Configuration
+from holdfast.scheduling.plugins import default_profiles
+from holdfast.scheduling.scheduler import scheduling_queue
 from holdfast.state.resource_policies.unit_headroom import UnitHeadrooms
 from holdfast.testing.harness import Harness
 from laws.cluster_steps import Network

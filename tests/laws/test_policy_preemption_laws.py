@@ -13,16 +13,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.api.resource_policy import NEXT_UNITS_POLICIES
-from holdfast.engine.audit import Auditor
-from holdfast.engine.decision import feasible
-from holdfast.engine.feasible_rows import Feasible
-from holdfast.engine.post_filter import preempt_in_better_tiers, run_post_filter_plugins_by_tier
-from holdfast.engine.rejections import reject_by_row
-from holdfast.framework.plugin import Code
-from holdfast.framework.rejection import Rejection
-from holdfast.framework.view import View
-from holdfast.framework.world import World
-from holdfast.plugins import default_profiles
+from holdfast.scheduling.engine.audit import Auditor
+from holdfast.scheduling.engine.decision import feasible
+from holdfast.scheduling.engine.feasible_rows import Feasible
+from holdfast.scheduling.engine.post_filter import (
+    preempt_in_better_tiers,
+    run_post_filter_plugins_by_tier,
+)
+from holdfast.scheduling.engine.rejections import reject_by_row
+from holdfast.scheduling.framework.plugin import Code
+from holdfast.scheduling.framework.rejection import Rejection
+from holdfast.scheduling.framework.view import View
+from holdfast.scheduling.framework.world import World
+from holdfast.scheduling.plugins import default_profiles
 from holdfast.testing import a_node, a_pod, a_resource_policy, a_unit, typed
 from holdfast.testing.reference_preemption import preempt
 from soak_size import law

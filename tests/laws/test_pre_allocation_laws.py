@@ -12,13 +12,13 @@ from holdfast.api.reservation import Reservation
 from holdfast.api.reservation_names import ALLOCATED, DRAWS
 from holdfast.controllers.reservation.plan import plan_reservation
 from holdfast.controllers.reservation.usage import NodeUsage
-from holdfast.engine.invariants import check_invariants
-from holdfast.engine.profile import build_profile
-from holdfast.framework.plugin import Placement
-from holdfast.framework.world import World
-from holdfast.plugins import REGISTRY
-from holdfast.plugins.reservation.reserve_pods import allocatable, allocated_from
-from holdfast.scheduler.cycle import schedule_pod, unreserve_and_forget
+from holdfast.scheduling.engine.invariants import check_invariants
+from holdfast.scheduling.engine.profile import build_profile
+from holdfast.scheduling.framework.plugin import Placement
+from holdfast.scheduling.framework.world import World
+from holdfast.scheduling.plugins import REGISTRY
+from holdfast.scheduling.plugins.reservation.reserve_pods import allocatable, allocated_from
+from holdfast.scheduling.scheduler.cycle import schedule_pod, unreserve_and_forget
 from holdfast.state.columns.interner import PODS
 from holdfast.state.columns.pod_info import sum_of
 from holdfast.state.reservations.pre_allocation import PreAllocationResult

@@ -9,13 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.api.reservation_names import DISABLE_PREEMPTIBLE as PROTECTED
-from holdfast.engine.audit import Auditor
-from holdfast.engine.decision import feasible
-from holdfast.engine.profile import build_profile
-from holdfast.framework.rejection import Rejection
-from holdfast.framework.view import View
-from holdfast.framework.world import World
-from holdfast.plugins import REGISTRY
+from holdfast.scheduling.engine.audit import Auditor
+from holdfast.scheduling.engine.decision import feasible
+from holdfast.scheduling.engine.profile import build_profile
+from holdfast.scheduling.framework.rejection import Rejection
+from holdfast.scheduling.framework.view import View
+from holdfast.scheduling.framework.world import World
+from holdfast.scheduling.plugins import REGISTRY
 from holdfast.state.columns import journal
 from holdfast.state.reservations.reserve_pod import reserve_pod
 from holdfast.testing import a_node, a_pod, typed

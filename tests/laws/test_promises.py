@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.api.reservation import Reservation
-from holdfast.configuration.reading import Configuration
-from holdfast.engine.invariants import check_invariants
-from holdfast.framework.plugin import Placement
-from holdfast.scheduler.cycle import SchedulingFailure, unreserve_and_forget
+from holdfast.scheduling.configuration.reading import Configuration
+from holdfast.scheduling.engine.invariants import check_invariants
+from holdfast.scheduling.framework.plugin import Placement
+from holdfast.scheduling.scheduler.cycle import SchedulingFailure, unreserve_and_forget
 from holdfast.testing.harness import Harness
 from laws import random_worlds as worlds
 from laws.cluster_audit import broken_promises, take_census

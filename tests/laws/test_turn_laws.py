@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from holdfast.api.scheme import PODS
-from holdfast.plugins import default_profiles
 from holdfast.runtime.errors import NotFound
+from holdfast.scheduling.plugins import default_profiles
 from holdfast.testing.builders import resource_of
 from holdfast.testing.clock import VirtualClock
 from holdfast.testing.harness import Harness

@@ -7,9 +7,9 @@ from random import Random
 from device_share.objects import a_device_object, a_gpu
 from holdfast.api import koordinator_names as names
 from holdfast.api.cel.devices import CompiledSelector
-from holdfast.framework.plugin import Plugin, Reserver
-from holdfast.scheduler import preparation_turns
-from holdfast.scheduler.preparation_turns import Preparations
+from holdfast.scheduling.framework.plugin import Plugin, Reserver
+from holdfast.scheduling.scheduler import preparation_turns
+from holdfast.scheduling.scheduler.preparation_turns import Preparations
 from holdfast.testing import (
     a_claim,
     a_claim_template,

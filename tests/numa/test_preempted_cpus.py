@@ -4,9 +4,9 @@ from contextlib import asynccontextmanager
 
 from holdfast.api import koordinator_names as names
 from holdfast.api.scheme import PODS
-from holdfast.configuration.reading import Configuration
-from holdfast.engine.profile import build_profile
-from holdfast.plugins import REGISTRY
+from holdfast.scheduling.configuration.reading import Configuration
+from holdfast.scheduling.engine.profile import build_profile
+from holdfast.scheduling.plugins import REGISTRY
 from holdfast.testing import a_priority_class
 from holdfast.testing.harness import Harness
 from numa.reserving import add_node, cpuset, owner, reserve, stranger

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from holdfast.api import koordinator_names as names
-from holdfast.framework.view import View
-from holdfast.framework.world import World
-from holdfast.plugins.node_numa_resource import NodeNUMAResource
+from holdfast.scheduling.framework.view import View
+from holdfast.scheduling.framework.world import World
+from holdfast.scheduling.plugins.node_numa_resource import NodeNUMAResource
 from holdfast.testing import a_node, a_reservation, typed
 from holdfast.testing.numa_builders import a_bound_pod, a_topology
 from reservations.objects import WEB

@@ -7,8 +7,8 @@ from holdfast.api.decode import convert_object
 from holdfast.api.node_resource_topology import NodeResourceTopology
 from holdfast.api.quantity import units
 from holdfast.api.reservation import Reservation
-from holdfast.framework.world import World
-from holdfast.plugins.node_numa_resource import NodeNUMAResource
+from holdfast.scheduling.framework.world import World
+from holdfast.scheduling.plugins.node_numa_resource import NodeNUMAResource
 from holdfast.state.numa.cpu_set import parse_cpu_list
 from parity.reserving import asking_for
 from parity.scheduling import asked, node, pod

@@ -6,13 +6,13 @@ import msgspec
 
 from holdfast.api.decode import convert_object
 from holdfast.api.reservation import Reservation
-from holdfast.engine.plugin_results import run_pre_filter
-from holdfast.engine.plugin_use import PluginUse
-from holdfast.framework.plugin import PodChange
-from holdfast.framework.view import View
-from holdfast.framework.world import World
-from holdfast.plugins.reservation import ReservationPlugin as Plugin
-from holdfast.plugins.reservation.diagnosis import NodeCounts, summary
+from holdfast.scheduling.engine.plugin_results import run_pre_filter
+from holdfast.scheduling.engine.plugin_use import PluginUse
+from holdfast.scheduling.framework.plugin import PodChange
+from holdfast.scheduling.framework.view import View
+from holdfast.scheduling.framework.world import World
+from holdfast.scheduling.plugins.reservation import ReservationPlugin as Plugin
+from holdfast.scheduling.plugins.reservation.diagnosis import NodeCounts, summary
 from holdfast.state.reservations.matching import RefusalReason
 from parity.scheduling import Asked, node, pod
 

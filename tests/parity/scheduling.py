@@ -9,14 +9,14 @@ import numpy as np
 from holdfast.api.decode import convert_object
 from holdfast.api.node import Node
 from holdfast.api.pod import Pod
-from holdfast.engine.plugin_results import PreFilterOutcome, run_pre_filter
-from holdfast.engine.plugin_use import PluginUse
-from holdfast.engine.profile import Profile
-from holdfast.engine.scoring import score_rows
-from holdfast.framework.plugin import NO_CHANGE, ClusterEvent, Code, Plugin
-from holdfast.framework.points import overrides
-from holdfast.framework.view import View
-from holdfast.framework.world import World
+from holdfast.scheduling.engine.plugin_results import PreFilterOutcome, run_pre_filter
+from holdfast.scheduling.engine.plugin_use import PluginUse
+from holdfast.scheduling.engine.profile import Profile
+from holdfast.scheduling.engine.scoring import score_rows
+from holdfast.scheduling.framework.plugin import NO_CHANGE, ClusterEvent, Code, Plugin
+from holdfast.scheduling.framework.points import overrides
+from holdfast.scheduling.framework.view import View
+from holdfast.scheduling.framework.world import World
 
 SUCCESS = {"code": "Success"}
 

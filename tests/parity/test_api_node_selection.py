@@ -14,8 +14,8 @@ from holdfast.api.node_selection import (
     required_nodes,
 )
 from holdfast.api.pod import NodeSelector, Pod, PreferredSchedulingTerm
-from holdfast.framework.world import World
 from holdfast.runtime.errors import BadRequest
+from holdfast.scheduling.framework.world import World
 from parity.harness import parity
 
 FILE = "component_helpers.jsonl"

@@ -7,7 +7,7 @@ import pytest
 from holdfast.api.decode import convert_object
 from holdfast.api.devices import Allocation, ResourceClaim
 from holdfast.api.pod import Pod, PodResourceClaim
-from holdfast.plugins.dynamic_resources.plan import (
+from holdfast.scheduling.plugins.dynamic_resources.plan import (
     ClaimAllocation,
     score_of_claim,
     with_allocation,

@@ -11,11 +11,11 @@ import numpy as np
 from holdfast.api.decode import convert_object
 from holdfast.api.pod import Pod
 from holdfast.api.timestamps import parse_rfc3339
-from holdfast.framework.plugin import Code, Placement, Reject, Skip
-from holdfast.framework.view import View
-from holdfast.framework.world import World
-from holdfast.plugins.dynamic_resources import DynamicResources
 from holdfast.runtime.errors import HoldfastError, Unavailable
+from holdfast.scheduling.framework.plugin import Code, Placement, Reject, Skip
+from holdfast.scheduling.framework.view import View
+from holdfast.scheduling.framework.world import World
+from holdfast.scheduling.plugins.dynamic_resources import DynamicResources
 from holdfast.state.columns.node_table import NodeTable
 from holdfast.state.devices.features import Features
 from holdfast.state.devices.inventory import Inventory

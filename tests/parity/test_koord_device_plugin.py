@@ -5,10 +5,10 @@ import msgspec
 from holdfast.api.decode import convert_object
 from holdfast.api.reservation import Reservation
 from holdfast.api.shared_device import SharedDevices
-from holdfast.framework.plugin import Placement, PodChange
-from holdfast.framework.world import World
-from holdfast.plugins.device_share import DeviceShare
-from holdfast.plugins.device_share.allocator import DeviceAllocator
+from holdfast.scheduling.framework.plugin import Placement, PodChange
+from holdfast.scheduling.framework.world import World
+from holdfast.scheduling.plugins.device_share import DeviceShare
+from holdfast.scheduling.plugins.device_share.allocator import DeviceAllocator
 from holdfast.state.device_share.allocation_annotation import allocations_text, read_allocations
 from holdfast.state.device_share.allocations import UNUSED, SharedDeviceAllocation, use_of
 from holdfast.state.device_share.node_devices import device_ids, inventory_of

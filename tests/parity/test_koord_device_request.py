@@ -6,8 +6,8 @@ from holdfast.api.decode import convert_object
 from holdfast.api.pod import Pod
 from holdfast.api.quantity import units
 from holdfast.api.reservation import Reservation
-from holdfast.framework.world import World
 from holdfast.runtime.errors import BadRequest
+from holdfast.scheduling.framework.world import World
 from holdfast.state.device_share.candidates import (
     UNRESTRICTED,
     CandidateDevices,

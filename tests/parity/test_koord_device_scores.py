@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from holdfast.plugins.device_share.allocator import DeviceAllocator
+from holdfast.scheduling.plugins.device_share.allocator import DeviceAllocator
 from holdfast.state.device_share.allocations import use_of
 from holdfast.state.device_share.candidates import DeviceOffer, DeviceRejection, restriction_of
 from holdfast.state.device_share.choosing import choose_devices

@@ -6,8 +6,8 @@ from holdfast.api import koordinator_names as names
 from holdfast.api.decode import convert_object
 from holdfast.api.pod import Pod
 from holdfast.api.quantity import milli
-from holdfast.framework.plugin import Placement
-from holdfast.framework.world import World
+from holdfast.scheduling.framework.plugin import Placement
+from holdfast.scheduling.framework.world import World
 from holdfast.state.numa.cpu_set import format_cpu_list, mask_of, members_of
 from holdfast.state.numa.resource_status import (
     amount_fields,

@@ -6,11 +6,11 @@ from holdfast.api import reservation_names as names
 from holdfast.api.decode import convert_object
 from holdfast.api.pod import Pod
 from holdfast.api.reservation import Reservation
-from holdfast.framework.plugin import NO_CHANGE, Code, PodChange
-from holdfast.framework.view import View
-from holdfast.framework.world import World
-from holdfast.plugins.reservation import ReservationPlugin as Plugin
-from holdfast.plugins.reservation.pre_allocation import PreAllocationPlan
+from holdfast.scheduling.framework.plugin import NO_CHANGE, Code, PodChange
+from holdfast.scheduling.framework.view import View
+from holdfast.scheduling.framework.world import World
+from holdfast.scheduling.plugins.reservation import ReservationPlugin as Plugin
+from holdfast.scheduling.plugins.reservation.pre_allocation import PreAllocationPlan
 from holdfast.state.reservations.pre_allocation import (
     ClusterMode,
     PreAllocatablePods,

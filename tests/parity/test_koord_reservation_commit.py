@@ -6,12 +6,12 @@ import pytest
 
 from holdfast.api.decode import convert_object
 from holdfast.api.reservation import Reservation as ReservationObject
-from holdfast.engine.profile import Profile
-from holdfast.framework.plugin import Placement, Skip
-from holdfast.framework.world import World
-from holdfast.plugins.reservation import ReservationPlugin
 from holdfast.runtime.errors import NotFound, Refused
-from holdfast.scheduler.cycle import schedule_pod, unreserve_and_forget
+from holdfast.scheduling.engine.profile import Profile
+from holdfast.scheduling.framework.plugin import Placement, Skip
+from holdfast.scheduling.framework.world import World
+from holdfast.scheduling.plugins.reservation import ReservationPlugin
+from holdfast.scheduling.scheduler.cycle import schedule_pod, unreserve_and_forget
 from parity.harness import parity
 from parity.reserving import ALLOCATED, ANY_OWNER, reservation
 from parity.scheduling import node, pod

@@ -1,9 +1,9 @@
 """Koordinator's tables of Filter with reservations, on the plugin and the ledger."""
 
-from holdfast.framework.plugin import NO_CHANGE, PodChange
-from holdfast.framework.world import World
-from holdfast.plugins.reservation import ReservationPlugin
-from holdfast.plugins.reservation.nomination import nominate, why_none_nominated
+from holdfast.scheduling.framework.plugin import NO_CHANGE, PodChange
+from holdfast.scheduling.framework.world import World
+from holdfast.scheduling.plugins.reservation import ReservationPlugin
+from holdfast.scheduling.plugins.reservation.nomination import nominate, why_none_nominated
 from holdfast.state.reservations.reserved_resources import freed_capacity
 from parity.harness import parity
 from parity.reserving import (

@@ -20,11 +20,11 @@ from holdfast.apiserver.kinds.validation.pods import check_pod
 from holdfast.controllers.profile_settings import reservation_settings
 from holdfast.controllers.reservation.plan import plan_collection, plan_reservation
 from holdfast.controllers.reservation.usage import NodeUsage
-from holdfast.framework.plugin import Placement
-from holdfast.plugins.reservation.arguments import read_args
-from holdfast.plugins.reservation.reserve_pods import bind_reservation
-from holdfast.scheduler.metrics import Metrics
-from holdfast.scheduler.object_metrics import ReservationMetrics
+from holdfast.scheduling.framework.plugin import Placement
+from holdfast.scheduling.plugins.reservation.arguments import read_args
+from holdfast.scheduling.plugins.reservation.reserve_pods import bind_reservation
+from holdfast.scheduling.scheduler.metrics import Metrics
+from holdfast.scheduling.scheduler.object_metrics import ReservationMetrics
 from holdfast.state.reservations.owner_rules import compile_owners
 from holdfast.state.reservations.reservation_annotations import affinity_of
 from holdfast.state.reservations.reserve_pod import reserve_pod

@@ -1,8 +1,8 @@
 """Koordinator's tables of the reservations that match a pod."""
 
-from holdfast.framework.world import World
-from holdfast.plugins.node_affinity import NodeAffinityPlugin
-from holdfast.plugins.reservation.diagnosis import count_reservations
+from holdfast.scheduling.framework.world import World
+from holdfast.scheduling.plugins.node_affinity import NodeAffinityPlugin
+from holdfast.scheduling.plugins.reservation.diagnosis import count_reservations
 from holdfast.state.columns.interner import CPU, MEMORY
 from parity.harness import parity
 from parity.reserving import a_user, asked_for, asking_for, reservation

@@ -2,13 +2,13 @@
 
 import numpy as np
 
-from holdfast.engine.profile import Profile
-from holdfast.framework.plugin import Placement
-from holdfast.framework.world import World
-from holdfast.plugins.reservation import ReservationPlugin
-from holdfast.plugins.reservation.nomination import nominate, why_none_nominated
-from holdfast.plugins.reservation.owner_plan import OwnerPlan
-from holdfast.scheduler.cycle import schedule_pod
+from holdfast.scheduling.engine.profile import Profile
+from holdfast.scheduling.framework.plugin import Placement
+from holdfast.scheduling.framework.world import World
+from holdfast.scheduling.plugins.reservation import ReservationPlugin
+from holdfast.scheduling.plugins.reservation.nomination import nominate, why_none_nominated
+from holdfast.scheduling.plugins.reservation.owner_plan import OwnerPlan
+from holdfast.scheduling.scheduler.cycle import schedule_pod
 from parity.harness import parity
 from parity.reserving import ANY_OWNER, a_user, asking, is_reserve_pod, reservation
 from parity.scheduling import asked, by_name, node, pod

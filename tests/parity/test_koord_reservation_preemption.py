@@ -4,17 +4,17 @@ import numpy as np
 
 from holdfast.api.decode import convert_object
 from holdfast.api.workloads import PodDisruptionBudget
-from holdfast.engine.plugin_results import run_pre_filter
-from holdfast.engine.plugin_use import PluginUse
-from holdfast.framework.plugin import Code
-from holdfast.framework.rejection import PASSED, Rejection
-from holdfast.framework.view import View
-from holdfast.framework.world import World
-from holdfast.plugins.default_preemption import DefaultPreemption
-from holdfast.plugins.default_preemption.dry_run_columns import dry_run_cache_of
-from holdfast.plugins.default_preemption.search import CandidateSearch
-from holdfast.plugins.reservation import ReservationPlugin
-from holdfast.plugins.reservation.eviction_rules import is_protected
+from holdfast.scheduling.engine.plugin_results import run_pre_filter
+from holdfast.scheduling.engine.plugin_use import PluginUse
+from holdfast.scheduling.framework.plugin import Code
+from holdfast.scheduling.framework.rejection import PASSED, Rejection
+from holdfast.scheduling.framework.view import View
+from holdfast.scheduling.framework.world import World
+from holdfast.scheduling.plugins.default_preemption import DefaultPreemption
+from holdfast.scheduling.plugins.default_preemption.dry_run_columns import dry_run_cache_of
+from holdfast.scheduling.plugins.default_preemption.search import CandidateSearch
+from holdfast.scheduling.plugins.reservation import ReservationPlugin
+from holdfast.scheduling.plugins.reservation.eviction_rules import is_protected
 from parity.harness import parity
 from parity.reserving import ANY_OWNER, is_reserve_pod, reservation, summed_up
 from parity.scheduling import node, pod

@@ -4,10 +4,10 @@ from collections import Counter
 
 from holdfast.api.decode import convert_object
 from holdfast.api.workloads import Namespace
-from holdfast.framework.plugin import NO_CHANGE, PodChange, Skip
-from holdfast.framework.view import View
-from holdfast.plugins.image_locality import ImageLocality, normalized
-from holdfast.plugins.inter_pod_affinity import InterPodAffinity
+from holdfast.scheduling.framework.plugin import NO_CHANGE, PodChange, Skip
+from holdfast.scheduling.framework.view import View
+from holdfast.scheduling.plugins.image_locality import ImageLocality, normalized
+from holdfast.scheduling.plugins.inter_pod_affinity import InterPodAffinity
 from parity.harness import parity
 from parity.scheduling import asked, by_name, event_of, node, pod, world_of
 

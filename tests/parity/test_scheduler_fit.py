@@ -7,12 +7,12 @@ import pytest
 from holdfast.api.decode import convert_object
 from holdfast.api.devices import DeviceClass, ResourceClaim, ResourceSlice
 from holdfast.api.requests import PodResourcesOptions, pod_request
-from holdfast.plugins.balanced_allocation import BalancedAllocation
-from holdfast.plugins.node_resources_fit import NodeResourcesFit
-from holdfast.plugins.node_resources_fit.arguments import read_args
-from holdfast.plugins.node_resources_fit.plugin import fits_empty, grew
-from holdfast.plugins.node_resources_fit.strategies import broken_linear
 from holdfast.runtime.errors import BadConfiguration
+from holdfast.scheduling.plugins.balanced_allocation import BalancedAllocation
+from holdfast.scheduling.plugins.node_resources_fit import NodeResourcesFit
+from holdfast.scheduling.plugins.node_resources_fit.arguments import read_args
+from holdfast.scheduling.plugins.node_resources_fit.plugin import fits_empty, grew
+from holdfast.scheduling.plugins.node_resources_fit.strategies import broken_linear
 from parity.harness import parity
 from parity.scheduling import asked, by_name, node, pod, put, world_of
 

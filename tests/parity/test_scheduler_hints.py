@@ -4,16 +4,16 @@ from holdfast.api.decode import convert_object
 from holdfast.api.devices import ResourceClaim
 from holdfast.api.node import Node
 from holdfast.api.pod import Pod
-from holdfast.framework.plugin import ClusterEvent
-from holdfast.framework.view import View
-from holdfast.framework.world import World
-from holdfast.plugins.dynamic_resources import DynamicResources
-from holdfast.plugins.node_affinity import NodeAffinityPlugin
-from holdfast.plugins.node_ports import NodePorts
-from holdfast.plugins.node_resources_fit import NodeResourcesFit
-from holdfast.plugins.node_unschedulable import NodeUnschedulable
-from holdfast.plugins.scheduling_gates import SchedulingGates
-from holdfast.plugins.taint_toleration import TaintToleration
+from holdfast.scheduling.framework.plugin import ClusterEvent
+from holdfast.scheduling.framework.view import View
+from holdfast.scheduling.framework.world import World
+from holdfast.scheduling.plugins.dynamic_resources import DynamicResources
+from holdfast.scheduling.plugins.node_affinity import NodeAffinityPlugin
+from holdfast.scheduling.plugins.node_ports import NodePorts
+from holdfast.scheduling.plugins.node_resources_fit import NodeResourcesFit
+from holdfast.scheduling.plugins.node_unschedulable import NodeUnschedulable
+from holdfast.scheduling.plugins.scheduling_gates import SchedulingGates
+from holdfast.scheduling.plugins.taint_toleration import TaintToleration
 from parity.harness import parity
 from parity.scheduling import pod, status
 

@@ -7,17 +7,17 @@ from holdfast.api.decode import convert_object
 from holdfast.api.node import Taint
 from holdfast.api.tolerations import find_untolerated
 from holdfast.api.workloads import PodDisruptionBudget
-from holdfast.engine.disruption_budgets import DisruptionBudgets
-from holdfast.engine.preemption import importance_key
-from holdfast.framework.events import QueueingStrategy
-from holdfast.framework.plugin import Code, NodeFilter, Plugin, PostFilterResult, Reject
-from holdfast.framework.rejection import Rejection
-from holdfast.framework.view import View
-from holdfast.framework.world import World
-from holdfast.plugins.node_affinity import MatchingNodes
-from holdfast.plugins.taint_toleration import ToleratedTaints
-from holdfast.scheduler.cycle import fit_error
-from holdfast.scheduler.scheduling_queue import SchedulingQueue
+from holdfast.scheduling.engine.disruption_budgets import DisruptionBudgets
+from holdfast.scheduling.engine.preemption import importance_key
+from holdfast.scheduling.framework.events import QueueingStrategy
+from holdfast.scheduling.framework.plugin import Code, NodeFilter, Plugin, PostFilterResult, Reject
+from holdfast.scheduling.framework.rejection import Rejection
+from holdfast.scheduling.framework.view import View
+from holdfast.scheduling.framework.world import World
+from holdfast.scheduling.plugins.node_affinity import MatchingNodes
+from holdfast.scheduling.plugins.taint_toleration import ToleratedTaints
+from holdfast.scheduling.scheduler.cycle import fit_error
+from holdfast.scheduling.scheduler.scheduling_queue import SchedulingQueue
 from parity.harness import parity
 from parity.scheduling import pod
 from scheduler.queueing_rules import rules

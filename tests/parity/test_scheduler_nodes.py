@@ -2,12 +2,12 @@
 
 import pytest
 
-from holdfast.engine.scoring import InvalidScore
-from holdfast.plugins.node_affinity import NodeAffinityPlugin
-from holdfast.plugins.node_name import NodeName
-from holdfast.plugins.node_ports import NodePorts
-from holdfast.plugins.node_unschedulable import NodeUnschedulable
-from holdfast.plugins.taint_toleration import TaintToleration
+from holdfast.scheduling.engine.scoring import InvalidScore
+from holdfast.scheduling.plugins.node_affinity import NodeAffinityPlugin
+from holdfast.scheduling.plugins.node_name import NodeName
+from holdfast.scheduling.plugins.node_ports import NodePorts
+from holdfast.scheduling.plugins.node_unschedulable import NodeUnschedulable
+from holdfast.scheduling.plugins.taint_toleration import TaintToleration
 from parity.harness import parity
 from parity.scheduling import asked, by_name, node, put, world_of
 

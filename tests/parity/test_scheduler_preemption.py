@@ -4,15 +4,15 @@ import numpy as np
 
 from holdfast.api.decode import convert_object
 from holdfast.api.workloads import PodDisruptionBudget
-from holdfast.engine.plugin_results import run_pre_filter
-from holdfast.engine.plugin_use import PluginUse
-from holdfast.framework.plugin import NO_CHANGE, Code, NodeFilter, Plugin
-from holdfast.framework.rejection import PASSED, Rejection
-from holdfast.framework.view import View
-from holdfast.plugins.default_preemption import DefaultPreemption
-from holdfast.plugins.inter_pod_affinity import InterPodAffinity
-from holdfast.plugins.node_resources_fit import NodeResourcesFit
-from holdfast.plugins.pod_topology_spread import PodTopologySpread
+from holdfast.scheduling.engine.plugin_results import run_pre_filter
+from holdfast.scheduling.engine.plugin_use import PluginUse
+from holdfast.scheduling.framework.plugin import NO_CHANGE, Code, NodeFilter, Plugin
+from holdfast.scheduling.framework.rejection import PASSED, Rejection
+from holdfast.scheduling.framework.view import View
+from holdfast.scheduling.plugins.default_preemption import DefaultPreemption
+from holdfast.scheduling.plugins.inter_pod_affinity import InterPodAffinity
+from holdfast.scheduling.plugins.node_resources_fit import NodeResourcesFit
+from holdfast.scheduling.plugins.pod_topology_spread import PodTopologySpread
 from parity.harness import parity
 from parity.scheduling import node, pod, world_of
 

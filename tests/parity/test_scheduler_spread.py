@@ -6,11 +6,11 @@ import pytest
 from holdfast.api import scheme
 from holdfast.api.decode import convert_object
 from holdfast.api.resource import Resource
-from holdfast.engine.profile import Profile
-from holdfast.engine.scoring import score_rows
-from holdfast.framework.plugin import NO_CHANGE, PodChange
-from holdfast.framework.view import View
-from holdfast.plugins.pod_topology_spread import PodTopologySpread
+from holdfast.scheduling.engine.profile import Profile
+from holdfast.scheduling.engine.scoring import score_rows
+from holdfast.scheduling.framework.plugin import NO_CHANGE, PodChange
+from holdfast.scheduling.framework.view import View
+from holdfast.scheduling.plugins.pod_topology_spread import PodTopologySpread
 from parity.harness import parity
 from parity.scheduling import asked, by_name, event_of, node, pod, world_of
 

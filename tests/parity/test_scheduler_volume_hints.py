@@ -1,12 +1,12 @@
 """Upstream's tables of queueing hints about volumes."""
 
 from holdfast.api.decode import convert_object
-from holdfast.framework.plugin import ClusterEvent
-from holdfast.framework.view import View
-from holdfast.framework.world import World
-from holdfast.plugins.volume_binding import VolumeBinding
-from holdfast.plugins.volume_restrictions import VolumeRestrictions
-from holdfast.plugins.volume_zone import VolumeZone
+from holdfast.scheduling.framework.plugin import ClusterEvent
+from holdfast.scheduling.framework.view import View
+from holdfast.scheduling.framework.world import World
+from holdfast.scheduling.plugins.volume_binding import VolumeBinding
+from holdfast.scheduling.plugins.volume_restrictions import VolumeRestrictions
+from holdfast.scheduling.plugins.volume_zone import VolumeZone
 from holdfast.testing.builders import resource_of
 from parity.harness import parity
 from parity.scheduling import pod

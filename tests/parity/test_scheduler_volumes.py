@@ -10,13 +10,13 @@ from holdfast.api.storage import (
     StorageClass,
     VolumeAttachment,
 )
-from holdfast.engine.plugin_results import run_pre_filter
-from holdfast.engine.plugin_use import PluginUse
-from holdfast.framework.view import View
-from holdfast.plugins.node_volume_limits import NodeVolumeLimits
-from holdfast.plugins.volume_binding import VolumeBinding
-from holdfast.plugins.volume_restrictions import VolumeRestrictions
-from holdfast.plugins.volume_zone import VolumeZone
+from holdfast.scheduling.engine.plugin_results import run_pre_filter
+from holdfast.scheduling.engine.plugin_use import PluginUse
+from holdfast.scheduling.framework.view import View
+from holdfast.scheduling.plugins.node_volume_limits import NodeVolumeLimits
+from holdfast.scheduling.plugins.volume_binding import VolumeBinding
+from holdfast.scheduling.plugins.volume_restrictions import VolumeRestrictions
+from holdfast.scheduling.plugins.volume_zone import VolumeZone
 from parity.harness import parity
 from parity.scheduling import Asked, asked, node, pod, put, world_of
 

@@ -4,14 +4,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from holdfast.engine.decision import feasible
-from holdfast.engine.profile import Profile
-from holdfast.framework.events import ClusterEvent
-from holdfast.framework.plugin import NodeScorer, Placement, Reject
-from holdfast.framework.rejection import Rejection
-from holdfast.framework.view import View
-from holdfast.framework.world import World
-from holdfast.plugins.classic_dynamic_resources import ClassicDynamicResources
+from holdfast.scheduling.engine.decision import feasible
+from holdfast.scheduling.engine.profile import Profile
+from holdfast.scheduling.framework.events import ClusterEvent
+from holdfast.scheduling.framework.plugin import NodeScorer, Placement, Reject
+from holdfast.scheduling.framework.rejection import Rejection
+from holdfast.scheduling.framework.view import View
+from holdfast.scheduling.framework.world import World
+from holdfast.scheduling.plugins.classic_dynamic_resources import ClassicDynamicResources
 from holdfast.testing import a_node, a_pod, typed
 from holdfast.testing.classic_builders import a_classic_class, named
 from holdfast.testing.memory_api import MemoryApi

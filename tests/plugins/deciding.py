@@ -2,13 +2,13 @@
 
 import numpy as np
 
-from holdfast.engine.decision import decide
-from holdfast.engine.explanation import explain
-from holdfast.engine.post_filter import run_post_filter_plugins
-from holdfast.framework.plugin import Placement
-from holdfast.framework.rejection import Rejection
-from holdfast.framework.world import World
-from holdfast.plugins import default_profiles
+from holdfast.scheduling.engine.decision import decide
+from holdfast.scheduling.engine.explanation import explain
+from holdfast.scheduling.engine.post_filter import run_post_filter_plugins
+from holdfast.scheduling.framework.plugin import Placement
+from holdfast.scheduling.framework.rejection import Rejection
+from holdfast.scheduling.framework.world import World
+from holdfast.scheduling.plugins import default_profiles
 from holdfast.testing import a_node, typed
 
 PROFILE = default_profiles()["default-scheduler"]

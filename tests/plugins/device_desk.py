@@ -3,11 +3,11 @@
 from contextlib import suppress
 from types import SimpleNamespace
 
-from holdfast.framework.plugin import Placement, Reject, Skip
-from holdfast.framework.view import View
-from holdfast.framework.world import World
-from holdfast.plugins.dynamic_resources import DynamicResources
 from holdfast.runtime.errors import HoldfastError
+from holdfast.scheduling.framework.plugin import Placement, Reject, Skip
+from holdfast.scheduling.framework.view import View
+from holdfast.scheduling.framework.world import World
+from holdfast.scheduling.plugins.dynamic_resources import DynamicResources
 from holdfast.testing import a_device_class, a_node, a_slice, typed
 from holdfast.testing.memory_api import MemoryApi
 

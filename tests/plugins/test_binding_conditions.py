@@ -1,6 +1,6 @@
 """Binding conditions of DynamicResources, as values; the stories are in tests/stories."""
 
-from holdfast.plugins.dynamic_resources.binding_conditions import is_unavailable
+from holdfast.scheduling.plugins.dynamic_resources.binding_conditions import is_unavailable
 from holdfast.testing import a_claim, typed
 
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from holdfast.framework.plugin import Placement
-from holdfast.framework.world import World
-from holdfast.plugins.dynamic_resources.binding_conditions import (
+from holdfast.scheduling.framework.plugin import Placement
+from holdfast.scheduling.framework.world import World
+from holdfast.scheduling.plugins.dynamic_resources.binding_conditions import (
     BindingTimeout,
     wait_until_prepared,
 )

@@ -3,8 +3,8 @@
 import pytest
 
 from holdfast.api.classic_dra.names import POD_CLAIMS
-from holdfast.framework.plugin import Code, Skip
 from holdfast.runtime.errors import Conflict, Unavailable
+from holdfast.scheduling.framework.plugin import Code, Skip
 from holdfast.testing import a_node, a_pod, typed
 from holdfast.testing.classic_builders import (
     a_classic_claim,

@@ -8,14 +8,14 @@ import pytest
 
 from holdfast.api import koordinator_names as names
 from holdfast.api.scheme import SHARED_DEVICES
-from holdfast.engine.decision import feasible, scored_rows
-from holdfast.engine.feasible_rows import Feasible
-from holdfast.engine.preparation import prepare_in_steps
-from holdfast.framework.plugin import Placement
-from holdfast.framework.world import World
-from holdfast.plugins import default_profiles
-from holdfast.plugins.device_share import searches
-from holdfast.scheduler.cycle import schedule_pod
+from holdfast.scheduling.engine.decision import feasible, scored_rows
+from holdfast.scheduling.engine.feasible_rows import Feasible
+from holdfast.scheduling.engine.preparation import prepare_in_steps
+from holdfast.scheduling.framework.plugin import Placement
+from holdfast.scheduling.framework.world import World
+from holdfast.scheduling.plugins import default_profiles
+from holdfast.scheduling.plugins.device_share import searches
+from holdfast.scheduling.scheduler.cycle import schedule_pod
 from holdfast.state.numa import pod_trials
 from holdfast.testing import a_node, a_pod, a_reservation, typed
 from holdfast.testing.builders import an_object

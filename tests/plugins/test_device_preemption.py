@@ -6,10 +6,13 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from holdfast.framework.view import View
-from holdfast.plugins.dynamic_resources import DynamicResources
-from holdfast.plugins.dynamic_resources.device_preemption import _reprieve
-from holdfast.plugins.dynamic_resources.freeable_claims import FreeableClaims, rank_users_in_steps
+from holdfast.scheduling.framework.view import View
+from holdfast.scheduling.plugins.dynamic_resources import DynamicResources
+from holdfast.scheduling.plugins.dynamic_resources.device_preemption import _reprieve
+from holdfast.scheduling.plugins.dynamic_resources.freeable_claims import (
+    FreeableClaims,
+    rank_users_in_steps,
+)
 from holdfast.state.columns.ranked_pods import NO_POD_PRIORITY
 from holdfast.testing import a_claim, a_device_class, a_node, a_pod, a_slice, typed
 from plugins.deciding import a_world

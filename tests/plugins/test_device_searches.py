@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from holdfast.engine.decision import feasible
-from holdfast.framework.plugin import Code, PodChange
-from holdfast.framework.world import World
-from holdfast.plugins import default_profiles
+from holdfast.scheduling.engine.decision import feasible
+from holdfast.scheduling.framework.plugin import Code, PodChange
+from holdfast.scheduling.framework.world import World
+from holdfast.scheduling.plugins import default_profiles
 from holdfast.state.devices.allocator import Allocator
 from holdfast.testing import a_claim, a_device, a_device_class, a_node, a_pod, a_slice, typed
 from plugins.device_desk import GPU, Desk, one_gpu, using

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from holdfast.framework.plugin import ClusterEvent, Code, Placement, Reject, Skip
 from holdfast.runtime.errors import Conflict, HoldfastError
+from holdfast.scheduling.framework.plugin import ClusterEvent, Code, Placement, Reject, Skip
 from holdfast.testing import a_claim, a_device_class, a_node, a_pod, a_slice, typed
 from plugins.device_desk import GPU, Desk, devices_of, one_gpu, using
 

@@ -4,9 +4,9 @@ import itertools
 
 import pytest
 
-from holdfast.framework.plugin import ClusterEvent, Plugin
-from holdfast.framework.view import View
-from holdfast.scheduler.event_handlers import node_changes, pod_changes
+from holdfast.scheduling.framework.plugin import ClusterEvent, Plugin
+from holdfast.scheduling.framework.view import View
+from holdfast.scheduling.scheduler.event_handlers import node_changes, pod_changes
 from holdfast.testing import a_node, a_pod, typed
 from plugins.deciding import PROFILE, a_world
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from holdfast.framework.plugin import Placement
+from holdfast.scheduling.framework.plugin import Placement
 from holdfast.testing import a_namespace, a_node, a_pod, a_replica_set, typed
 from plugins.deciding import (
     NC,

@@ -4,11 +4,11 @@ import pytest
 
 from holdfast.api.reservation_names import ALLOCATED
 from holdfast.api.scheme import DISRUPTION_BUDGETS, NAMESPACES
-from holdfast.engine.post_filter import run_post_filter_plugins
-from holdfast.framework.values import RequiredResources
-from holdfast.plugins.default_preemption import plugin
-from holdfast.plugins.default_preemption.dry_run_columns import dry_run_cache_of
-from holdfast.plugins.default_preemption.ranking import CostColumns
+from holdfast.scheduling.engine.post_filter import run_post_filter_plugins
+from holdfast.scheduling.framework.values import RequiredResources
+from holdfast.scheduling.plugins.default_preemption import plugin
+from holdfast.scheduling.plugins.default_preemption.dry_run_columns import dry_run_cache_of
+from holdfast.scheduling.plugins.default_preemption.ranking import CostColumns
 from holdfast.state.columns.interner import CPU
 from holdfast.testing import a_node, a_pod, a_reservation, typed
 from holdfast.testing.builders import an_object

@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 
 from holdfast.api.scheme import DISRUPTION_BUDGETS
-from holdfast.engine.preparation import prepare_in_steps
-from holdfast.framework.plugin import Placement
-from holdfast.framework.points import Point
-from holdfast.framework.world import World
-from holdfast.plugins import default_profiles
-from holdfast.scheduler.cycle import SchedulingFailure, schedule_pod
+from holdfast.scheduling.engine.preparation import prepare_in_steps
+from holdfast.scheduling.framework.plugin import Placement
+from holdfast.scheduling.framework.points import Point
+from holdfast.scheduling.framework.world import World
+from holdfast.scheduling.plugins import default_profiles
+from holdfast.scheduling.scheduler.cycle import SchedulingFailure, schedule_pod
 from holdfast.state.columns.ranked_pods import RankedPods
 from holdfast.testing import a_node, a_pod, typed
 from holdfast.testing.builders import an_object
@@ -184,7 +184,7 @@ def test_a_pod_equal_to_one_that_fits_runs_no_filters_before_its_cycle(monkeypat
     assert steps_of(cluster, first) == 0
     assert schedule(cluster.world, first).node.startswith("empty")
     with monkeypatch.context() as patch:
-        patch.setattr("holdfast.engine.preparation.feasible", None)
+        patch.setattr("holdfast.scheduling.engine.preparation.feasible", None)
         assert steps_of(cluster, cluster.preemptor("second")) == 0
         # As many rows have changed as were feasible.
         for i in range(4):

@@ -3,14 +3,14 @@
 import numpy as np
 import pytest
 
-from holdfast.engine.audit import Auditor
-from holdfast.engine.decision import feasible
-from holdfast.engine.feasible_rows import Feasible
-from holdfast.engine.preparation import prepare_in_steps
-from holdfast.framework.plugin import Placement
-from holdfast.framework.world import World
-from holdfast.plugins import default_profiles
-from holdfast.scheduler.cycle import schedule_pod, unreserve_and_forget
+from holdfast.scheduling.engine.audit import Auditor
+from holdfast.scheduling.engine.decision import feasible
+from holdfast.scheduling.engine.feasible_rows import Feasible
+from holdfast.scheduling.engine.preparation import prepare_in_steps
+from holdfast.scheduling.framework.plugin import Placement
+from holdfast.scheduling.framework.world import World
+from holdfast.scheduling.plugins import default_profiles
+from holdfast.scheduling.scheduler.cycle import schedule_pod, unreserve_and_forget
 from holdfast.testing import a_claim, a_device_class, a_node, a_pod, a_slice, typed
 
 PROFILE = default_profiles()["default-scheduler"]

@@ -1,8 +1,8 @@
 """Filters and scores in whole decisions, with the numbers of the scenarios."""
 
-from holdfast.engine.explanation import explain
-from holdfast.engine.profile import build_profile
-from holdfast.plugins import REGISTRY
+from holdfast.scheduling.engine.explanation import explain
+from holdfast.scheduling.engine.profile import build_profile
+from holdfast.scheduling.plugins import REGISTRY
 from holdfast.testing import a_device_class, a_node, a_pod, a_reservation, a_slice, typed
 from plugins.deciding import (
     a_world,

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from holdfast.engine.preparation import prepare_in_steps
-from holdfast.framework.plugin import Placement
-from holdfast.framework.world import World
-from holdfast.plugins import default_profiles
-from holdfast.scheduler.cycle import schedule_pod
+from holdfast.scheduling.engine.preparation import prepare_in_steps
+from holdfast.scheduling.framework.plugin import Placement
+from holdfast.scheduling.framework.world import World
+from holdfast.scheduling.plugins import default_profiles
+from holdfast.scheduling.scheduler.cycle import schedule_pod
 from holdfast.state.columns import counter_steps
 from holdfast.state.columns.pod_placements import PodPlacements
 from holdfast.testing import a_node, a_pod, typed

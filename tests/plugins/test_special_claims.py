@@ -2,8 +2,8 @@
 
 import pytest
 
-from holdfast.framework.plugin import ClusterEvent, Code
 from holdfast.runtime.errors import HoldfastError, Unavailable
+from holdfast.scheduling.framework.plugin import ClusterEvent, Code
 from holdfast.testing import a_claim, a_device_class, a_node, a_pod, a_slice
 from plugins.device_desk import GPU, Desk, devices_of, extended, using
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from holdfast.framework.plugin import Placement
 from holdfast.runtime.errors import NotFound
+from holdfast.scheduling.framework.plugin import Placement
 from holdfast.testing import (
     a_csi_node,
     a_node,

@@ -1,7 +1,7 @@
 """The writes of plugins: the Binding."""
 
-from holdfast.framework.plugin import Placement, Skip
-from holdfast.plugins.default_binder import DefaultBinder
+from holdfast.scheduling.framework.plugin import Placement, Skip
+from holdfast.scheduling.plugins.default_binder import DefaultBinder
 from holdfast.testing import a_node, a_pod, typed
 from plugins.deciding import a_world
 

@@ -7,7 +7,7 @@ from contextlib import AsyncExitStack
 
 import pytest
 
-from holdfast.plugins import default_profiles
+from holdfast.scheduling.plugins import default_profiles
 from holdfast.testing.harness import Harness
 from policies.objects import common_nodes, policy
 from scheduler.scheduler_network import SchedulerNetwork

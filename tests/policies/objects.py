@@ -4,7 +4,7 @@ from collections import Counter
 
 from holdfast.api.scheme import NODES, PODS, RESOURCE_POLICIES
 from holdfast.client.informer import Informer
-from holdfast.engine.explanation import explain
+from holdfast.scheduling.engine.explanation import explain
 from holdfast.testing import (
     Fault,
     a_namespace,

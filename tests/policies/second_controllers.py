@@ -4,10 +4,10 @@ from contextlib import asynccontextmanager
 
 from holdfast.apiserver.inprocess import InProcessTransport
 from holdfast.client.client import Client
-from holdfast.configuration.reading import Configuration
 from holdfast.controllers.controller_manager import BESIDE_KUBERNETES, ControllerManager
 from holdfast.controllers.profile_settings import controller_settings
-from holdfast.plugins import default_profiles
+from holdfast.scheduling.configuration.reading import Configuration
+from holdfast.scheduling.plugins import default_profiles
 from rights import RestrictedTransport
 
 PROFILES = default_profiles({"Reservation": {"gcDurationSeconds": 300}})

@@ -4,7 +4,7 @@ from random import Random
 
 import pytest
 
-from holdfast.plugins.resource_policy import ResourcePolicyPlugin
+from holdfast.scheduling.plugins.resource_policy import ResourcePolicyPlugin
 from holdfast.state.resource_policies.unit_totals import UnitTotalsCache, amounts_of
 from holdfast.testing import conformance
 from policies.random_policies import PolicyCluster, selected

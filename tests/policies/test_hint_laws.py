@@ -8,11 +8,11 @@ from random import Random
 
 import msgspec
 
-from holdfast.framework.plugin import ClusterEvent
-from holdfast.framework.view import View
-from holdfast.framework.world import World
-from holdfast.plugins.resource_policy import ResourcePolicyPlugin
-from holdfast.scheduler.event_handlers import node_changes, pod_changes, with_node_name
+from holdfast.scheduling.framework.plugin import ClusterEvent
+from holdfast.scheduling.framework.view import View
+from holdfast.scheduling.framework.world import World
+from holdfast.scheduling.plugins.resource_policy import ResourcePolicyPlugin
+from holdfast.scheduling.scheduler.event_handlers import node_changes, pod_changes, with_node_name
 from holdfast.testing import typed
 from holdfast.testing.plugin_laws import prepare_case
 from policies.objects import common_nodes, node, od, pod, policy, spot

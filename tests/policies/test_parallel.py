@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from holdfast.api.scheme import NODES, PODS
-from holdfast.engine.decision import feasible, rank
-from holdfast.framework.extender import ManagedResource
-from holdfast.framework.plugin import Code
-from holdfast.scheduler.cycle import assume_and_reserve
+from holdfast.scheduling.engine.decision import feasible, rank
+from holdfast.scheduling.framework.extender import ManagedResource
+from holdfast.scheduling.framework.plugin import Code
+from holdfast.scheduling.scheduler.cycle import assume_and_reserve
 from holdfast.testing import FakeCluster, a_namespace, typed
 from holdfast.testing.fake_extender import FakeExtender
 from policies.objects import (

@@ -2,8 +2,8 @@
 
 import pytest
 
-from holdfast.engine.preparation import prepare_in_steps
-from holdfast.plugins import default_profiles
+from holdfast.scheduling.engine.preparation import prepare_in_steps
+from holdfast.scheduling.plugins import default_profiles
 from holdfast.testing import typed
 from policies.objects import (
     WEB,

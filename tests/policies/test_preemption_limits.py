@@ -5,14 +5,14 @@ from random import Random
 import msgspec
 import numpy as np
 
-from holdfast.engine.decision import decide
-from holdfast.engine.post_filter import run_post_filter_plugins
-from holdfast.engine.profile import PluginEntry, build_profile
-from holdfast.framework.plugin import PreemptionRules
-from holdfast.framework.rejection import Rejection
-from holdfast.plugins import REGISTRY
-from holdfast.plugins.resource_policy import ResourcePolicyPlugin
-from holdfast.plugins.resource_policy.plan import PolicyPlan
+from holdfast.scheduling.engine.decision import decide
+from holdfast.scheduling.engine.post_filter import run_post_filter_plugins
+from holdfast.scheduling.engine.profile import PluginEntry, build_profile
+from holdfast.scheduling.framework.plugin import PreemptionRules
+from holdfast.scheduling.framework.rejection import Rejection
+from holdfast.scheduling.plugins import REGISTRY
+from holdfast.scheduling.plugins.resource_policy import ResourcePolicyPlugin
+from holdfast.scheduling.plugins.resource_policy.plan import PolicyPlan
 from policies.random_policies import PolicyCluster
 from soak_size import SEED, rounds
 

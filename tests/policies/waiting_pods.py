@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from holdfast.plugins import default_profiles
+from holdfast.scheduling.plugins import default_profiles
 from policies.objects import policy
 from scheduler.permit_plugins import WaitPlugin
 

@@ -9,9 +9,9 @@ import yaml
 
 from configuration.config_builders import config, mistakes, off, on, profile
 from holdfast.api.strict_decode import decode_struct as read_struct
-from holdfast.configuration.document import KubeSchedulerConfiguration, PluginRef
-from holdfast.configuration.profiles import merge_plugins
-from holdfast.plugins import REGISTRY
+from holdfast.scheduling.configuration.document import KubeSchedulerConfiguration, PluginRef
+from holdfast.scheduling.configuration.profiles import merge_plugins
+from holdfast.scheduling.plugins import REGISTRY
 from real.control_plane import program
 
 pytestmark = pytest.mark.real

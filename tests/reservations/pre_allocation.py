@@ -2,9 +2,9 @@
 
 from contextlib import asynccontextmanager
 
-from holdfast.configuration.reading import Configuration
-from holdfast.engine.profile import build_profile
-from holdfast.plugins import REGISTRY
+from holdfast.scheduling.configuration.reading import Configuration
+from holdfast.scheduling.engine.profile import build_profile
+from holdfast.scheduling.plugins import REGISTRY
 from holdfast.testing.harness import Harness
 
 CLUSTER = {"mode": "Cluster"}

@@ -1,8 +1,8 @@
 """Pods that preempt, pods that stop slowly, and the setting that reserves for the former."""
 
-from holdfast.configuration.reading import Configuration
-from holdfast.engine.profile import build_profile
-from holdfast.plugins import REGISTRY
+from holdfast.scheduling.configuration.reading import Configuration
+from holdfast.scheduling.engine.profile import build_profile
+from holdfast.scheduling.plugins import REGISTRY
 
 ARGS = {"Reservation": {"enableReservationForPreemptor": True}}
 HIGH = {"priority_class_name": "high"}

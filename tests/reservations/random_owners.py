@@ -2,16 +2,20 @@
 
 import numpy as np
 
-from holdfast.engine.decision import decide
-from holdfast.engine.profile import Profile
-from holdfast.framework.plugin import Placement
-from holdfast.framework.view import View
-from holdfast.framework.world import World
-from holdfast.plugins import default_profiles
-from holdfast.plugins.reservation import ReservationPlugin
-from holdfast.plugins.reservation.owner_fit import fit_owner, nominable, reservation_scores
-from holdfast.plugins.reservation.owner_plan import OwnerPlan
-from holdfast.plugins.reservation.row_fit import fit_row, reservation_score
+from holdfast.scheduling.engine.decision import decide
+from holdfast.scheduling.engine.profile import Profile
+from holdfast.scheduling.framework.plugin import Placement
+from holdfast.scheduling.framework.view import View
+from holdfast.scheduling.framework.world import World
+from holdfast.scheduling.plugins import default_profiles
+from holdfast.scheduling.plugins.reservation import ReservationPlugin
+from holdfast.scheduling.plugins.reservation.owner_fit import (
+    fit_owner,
+    nominable,
+    reservation_scores,
+)
+from holdfast.scheduling.plugins.reservation.owner_plan import OwnerPlan
+from holdfast.scheduling.plugins.reservation.row_fit import fit_row, reservation_score
 from holdfast.state.reservations.reserved_resources import NOTHING_FREED, freed_capacity
 from holdfast.testing import a_node, a_pod, a_reservation, typed
 

@@ -4,11 +4,11 @@ import msgspec
 import numpy as np
 
 from holdfast.api import koordinator_names
-from holdfast.engine.decision import decide
-from holdfast.engine.post_filter import run_post_filter_plugins
-from holdfast.framework.rejection import Rejection
-from holdfast.framework.world import World
-from holdfast.plugins import default_profiles
+from holdfast.scheduling.engine.decision import decide
+from holdfast.scheduling.engine.post_filter import run_post_filter_plugins
+from holdfast.scheduling.framework.rejection import Rejection
+from holdfast.scheduling.framework.world import World
+from holdfast.scheduling.plugins import default_profiles
 from holdfast.testing import a_node, a_pod, a_reservation, typed
 
 OWNERS = msgspec.json.encode([{"labelSelector": {"matchLabels": {"app": "other"}}}]).decode()

@@ -6,10 +6,10 @@ import pytest
 
 from holdfast.api.koordinator_names import GPU, GPU_CORE, GPU_MEMORY_RATIO, GPU_SHARED
 from holdfast.api.scheme import PODS
-from holdfast.engine.invariants import check_invariants, invariant_violations
-from holdfast.framework.plugin import NO_CHANGE, PodChange
-from holdfast.framework.view import View
-from holdfast.framework.world import World
+from holdfast.scheduling.engine.invariants import check_invariants, invariant_violations
+from holdfast.scheduling.framework.plugin import NO_CHANGE, PodChange
+from holdfast.scheduling.framework.view import View
+from holdfast.scheduling.framework.world import World
 from holdfast.testing import a_node, a_pod, a_reservation, typed
 from reservations.random_owners import check_rows, plan_of, play
 from soak_size import SEED, rounds

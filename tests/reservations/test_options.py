@@ -8,19 +8,19 @@ import msgspec
 import numpy as np
 import pytest
 
-from holdfast.engine.decision import decide
-from holdfast.engine.decision_cache import DecisionCache
-from holdfast.engine.invariants import check_invariants
-from holdfast.engine.profile import Profile
-from holdfast.framework.declarations import declaration_fault
-from holdfast.framework.plugin import NO_CHANGE, Plugin, PodChange, Scope, Skip, Traits
-from holdfast.framework.reservation_options import ReservationFilter, ReservationOptions
-from holdfast.framework.view import View
-from holdfast.framework.world import World
-from holdfast.plugins import default_profiles
-from holdfast.plugins.reservation.nomination import choose
-from holdfast.plugins.reservation.owner_fit import fit_owner, nominable, row_scores
-from holdfast.plugins.reservation.row_fit import fit_row
+from holdfast.scheduling.engine.decision import decide
+from holdfast.scheduling.engine.decision_cache import DecisionCache
+from holdfast.scheduling.engine.invariants import check_invariants
+from holdfast.scheduling.engine.profile import Profile
+from holdfast.scheduling.framework.declarations import declaration_fault
+from holdfast.scheduling.framework.plugin import NO_CHANGE, Plugin, PodChange, Scope, Skip, Traits
+from holdfast.scheduling.framework.reservation_options import ReservationFilter, ReservationOptions
+from holdfast.scheduling.framework.view import View
+from holdfast.scheduling.framework.world import World
+from holdfast.scheduling.plugins import default_profiles
+from holdfast.scheduling.plugins.reservation.nomination import choose
+from holdfast.scheduling.plugins.reservation.owner_fit import fit_owner, nominable, row_scores
+from holdfast.scheduling.plugins.reservation.row_fit import fit_row
 from holdfast.state.columns.interner import CPU, MEMORY
 from holdfast.state.reservations.reserved_resources import NOTHING_FREED, freed_capacity
 from holdfast.testing import a_node, a_pod, a_priority_class, a_reservation, typed

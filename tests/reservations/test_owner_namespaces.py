@@ -4,7 +4,7 @@ import pytest
 
 from holdfast.api.scheme import RESERVATIONS
 from holdfast.cli.reservation.why import explain
-from holdfast.plugins import default_profiles
+from holdfast.scheduling.plugins import default_profiles
 from holdfast.testing import a_namespace
 from reservations.objects import (
     WEB,

@@ -4,9 +4,9 @@ import pytest
 import yaml
 
 from holdfast.api.scheme import NODES, PODS
-from holdfast.configuration.reading import read
-from holdfast.framework.world import World
-from holdfast.plugins.reservation.reserve_pods import TRIES
+from holdfast.scheduling.configuration.reading import read
+from holdfast.scheduling.framework.world import World
+from holdfast.scheduling.plugins.reservation.reserve_pods import TRIES
 from holdfast.state.reservations.pre_allocation import PreAllocationRules, choose_pods
 from holdfast.testing import typed
 from holdfast.testing.faults import Fault, FaultyTransport

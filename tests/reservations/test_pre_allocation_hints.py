@@ -2,12 +2,12 @@
 
 import numpy as np
 
-from holdfast.engine.decision import feasible
-from holdfast.engine.profile import build_profile
-from holdfast.framework.plugin import Placement
-from holdfast.framework.world import World
-from holdfast.plugins import REGISTRY
-from holdfast.scheduler.cycle import schedule_pod
+from holdfast.scheduling.engine.decision import feasible
+from holdfast.scheduling.engine.profile import build_profile
+from holdfast.scheduling.framework.plugin import Placement
+from holdfast.scheduling.framework.world import World
+from holdfast.scheduling.plugins import REGISTRY
+from holdfast.scheduling.scheduler.cycle import schedule_pod
 from holdfast.state.reservations.reserve_pod import reserve_pod
 from holdfast.testing import a_node, a_pod, a_reservation, typed
 

@@ -6,9 +6,9 @@ import pytest
 
 from holdfast.api.scheme import DISRUPTION_BUDGETS, EVENTS, PODS, RESERVATIONS
 from holdfast.client.client import PatchType
-from holdfast.configuration.reading import Configuration
-from holdfast.engine.profile import build_profile
-from holdfast.plugins import REGISTRY
+from holdfast.scheduling.configuration.reading import Configuration
+from holdfast.scheduling.engine.profile import build_profile
+from holdfast.scheduling.plugins import REGISTRY
 from holdfast.testing import a_priority_class
 from holdfast.testing.builders import an_object
 from holdfast.testing.faults import Fault, FaultyTransport

@@ -5,15 +5,15 @@ from random import Random
 import numpy as np
 import pytest
 
-from holdfast.engine.decision import feasible, scored_rows
-from holdfast.engine.decision_cache import DecisionCache
-from holdfast.engine.scoring import score_rows
-from holdfast.framework.plugin import Code, PodChange
-from holdfast.framework.rejection import Rejection
-from holdfast.framework.world import World
-from holdfast.plugins import default_profiles
-from holdfast.plugins.reservation.nomination import choose, nominate
-from holdfast.plugins.reservation.owner_plan import OwnerResults
+from holdfast.scheduling.engine.decision import feasible, scored_rows
+from holdfast.scheduling.engine.decision_cache import DecisionCache
+from holdfast.scheduling.engine.scoring import score_rows
+from holdfast.scheduling.framework.plugin import Code, PodChange
+from holdfast.scheduling.framework.rejection import Rejection
+from holdfast.scheduling.framework.world import World
+from holdfast.scheduling.plugins import default_profiles
+from holdfast.scheduling.plugins.reservation.nomination import choose, nominate
+from holdfast.scheduling.plugins.reservation.owner_plan import OwnerResults
 from holdfast.state.columns.interner import CPU
 from holdfast.state.reservations.reserved_resources import freed_capacity
 from holdfast.testing import a_node, a_pod, a_reservation, typed

@@ -3,8 +3,8 @@
 import pytest
 
 from holdfast.api.scheme import PODS, RESERVATIONS
-from holdfast.plugins import default_profiles
 from holdfast.runtime.errors import Invalid
+from holdfast.scheduling.plugins import default_profiles
 from holdfast.testing import FaultyTransport
 from holdfast.testing.harness import Harness
 from reservations.objects import (

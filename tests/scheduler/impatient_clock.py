@@ -1,7 +1,7 @@
 """Preparations of a scheduling cycle that need a pause at every step."""
 
-from holdfast.scheduler.preparation_turns import CyclePreparation
-from holdfast.scheduler.queued_pods import QueuedPodInfo
+from holdfast.scheduling.scheduler.preparation_turns import CyclePreparation
+from holdfast.scheduling.scheduler.queued_pods import QueuedPodInfo
 
 
 class ImpatientClock:

@@ -4,11 +4,11 @@ import json
 from contextlib import asynccontextmanager
 
 from holdfast.client.handler_dispatcher import HandlerDispatcher
-from holdfast.framework.events import QueueingStrategy
-from holdfast.framework.world import World
-from holdfast.scheduler.event_handlers import EventHandlers
-from holdfast.scheduler.reservation_handlers import ReservationEventHandlers
-from holdfast.scheduler.scheduling_queue import SchedulingQueue
+from holdfast.scheduling.framework.events import QueueingStrategy
+from holdfast.scheduling.framework.world import World
+from holdfast.scheduling.scheduler.event_handlers import EventHandlers
+from holdfast.scheduling.scheduler.reservation_handlers import ReservationEventHandlers
+from holdfast.scheduling.scheduler.scheduling_queue import SchedulingQueue
 from holdfast.state.columns.interner import CPU
 from holdfast.testing import a_node, typed
 from scheduler.queueing_rules import rules

@@ -1,6 +1,6 @@
 """Permit plugins that let pods wait and record calls."""
 
-from holdfast.framework.plugin import Plugin, Reserver, Wait
+from holdfast.scheduling.framework.plugin import Plugin, Reserver, Wait
 
 
 class RecordCalls(Reserver):

@@ -2,9 +2,9 @@
 
 from holdfast.api.meta import ObjectMeta
 from holdfast.api.pod import Pod, PodSpec
-from holdfast.framework.events import QueueingStrategy
-from holdfast.framework.plugin import ClusterEvent
-from holdfast.scheduler.scheduling_queue import SchedulingQueue
+from holdfast.scheduling.framework.events import QueueingStrategy
+from holdfast.scheduling.framework.plugin import ClusterEvent
+from holdfast.scheduling.scheduler.scheduling_queue import SchedulingQueue
 from holdfast.state.columns.interner import ResourceNames
 from holdfast.state.columns.pod_info import PodInfo
 from scheduler.queueing_rules import rules

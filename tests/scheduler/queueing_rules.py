@@ -1,6 +1,6 @@
 """Rules of a scheduling queue for tests."""
 
-from holdfast.scheduler.queued_pods import QueueingRules
+from holdfast.scheduling.scheduler.queued_pods import QueueingRules
 
 
 def rules(others=None, **functions):

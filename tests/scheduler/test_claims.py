@@ -4,7 +4,7 @@ import pytest
 
 from holdfast.api.scheme import PODS, RESOURCE_CLAIMS
 from holdfast.client.client import PatchType
-from holdfast.plugins import default_profiles
+from holdfast.scheduling.plugins import default_profiles
 from holdfast.testing import Fault, a_claim, a_device, a_device_class, a_node, a_pod, a_slice
 from holdfast.testing.harness import Harness
 

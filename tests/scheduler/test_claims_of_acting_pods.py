@@ -18,7 +18,7 @@ from holdfast.api.koordinator_names import (
 )
 from holdfast.api.reservation_names import ALLOCATED
 from holdfast.api.scheme import PODS
-from holdfast.framework.world import World
+from holdfast.scheduling.framework.world import World
 from holdfast.testing import a_node, typed
 from holdfast.testing.harness import Harness
 from holdfast.testing.numa_builders import a_bound_pod, a_topology

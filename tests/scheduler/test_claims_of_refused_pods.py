@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from holdfast.api.koordinator_names import OPERATING_MODE, RESERVATION_OWNERS
 from holdfast.api.meta import ObjectReference
 from holdfast.api.reservation_names import ALLOCATED, DRAWS, PRE_ALLOCATABLE
-from holdfast.framework.world import World
+from holdfast.scheduling.framework.world import World
 from holdfast.testing import a_node, a_pod, a_reservation, typed
 from reservations.pre_allocation import CLUSTER, configured
 from scheduler.recorded_allocations import annotate, ignored

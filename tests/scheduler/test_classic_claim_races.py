@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 
 from holdfast.api.scheme import PODS, RESOURCE_CLAIMS
-from holdfast.plugins import default_profiles
-from holdfast.scheduler.scheduler import Scheduler
+from holdfast.scheduling.plugins import default_profiles
+from holdfast.scheduling.scheduler.scheduler import Scheduler
 from holdfast.testing import (
     a_claim,
     a_device_class,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from holdfast.scheduler.dump import dump
+from holdfast.scheduling.scheduler.dump import dump
 from holdfast.testing import a_node, a_pod, typed
 from holdfast.testing.harness import Harness
 

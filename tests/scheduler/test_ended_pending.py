@@ -5,8 +5,16 @@ from dataclasses import replace
 import pytest
 
 from holdfast.api.scheme import PODS
-from holdfast.framework.plugin import MERGE_PATCH, ApiCall, Code, Plugin, Reject, Reserver, Traits
-from holdfast.plugins import default_profiles
+from holdfast.scheduling.framework.plugin import (
+    MERGE_PATCH,
+    ApiCall,
+    Code,
+    Plugin,
+    Reject,
+    Reserver,
+    Traits,
+)
+from holdfast.scheduling.plugins import default_profiles
 from holdfast.testing import a_node, a_pod, a_priority_class
 from holdfast.testing.harness import Harness
 

@@ -4,11 +4,11 @@ import pytest
 
 from holdfast.api.labels import from_labels
 from holdfast.api.scheme import EVENTS, NODES, PODS, RESERVATIONS
-from holdfast.framework.events import QueueingStrategy
-from holdfast.framework.world import World
-from holdfast.scheduler.event_handlers import EventHandlers, node_changes, pod_changes
-from holdfast.scheduler.reservation_handlers import ReservationEventHandlers
-from holdfast.scheduler.scheduling_queue import SchedulingQueue
+from holdfast.scheduling.framework.events import QueueingStrategy
+from holdfast.scheduling.framework.world import World
+from holdfast.scheduling.scheduler.event_handlers import EventHandlers, node_changes, pod_changes
+from holdfast.scheduling.scheduler.reservation_handlers import ReservationEventHandlers
+from holdfast.scheduling.scheduler.scheduling_queue import SchedulingQueue
 from holdfast.state.columns.interner import CPU
 from holdfast.testing import a_node, a_pod, a_reservation, typed
 from holdfast.testing.harness import Harness

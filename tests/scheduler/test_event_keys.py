@@ -2,12 +2,12 @@
 
 import pytest
 
-from holdfast.engine.profile import Profile
-from holdfast.framework.events import ClusterEvent, QueueingStrategy
-from holdfast.framework.plugin import Plugin
-from holdfast.framework.world import World
-from holdfast.scheduler.queueing_hints import QueueingHints
-from holdfast.scheduler.scheduling_queue import SchedulingQueue
+from holdfast.scheduling.engine.profile import Profile
+from holdfast.scheduling.framework.events import ClusterEvent, QueueingStrategy
+from holdfast.scheduling.framework.plugin import Plugin
+from holdfast.scheduling.framework.world import World
+from holdfast.scheduling.scheduler.queueing_hints import QueueingHints
+from holdfast.scheduling.scheduler.scheduling_queue import SchedulingQueue
 from holdfast.testing import a_pod, typed
 
 EVENT = ClusterEvent("Claim", "Update", None, "b")

@@ -7,9 +7,9 @@ import pytest
 from holdfast.client.client import Client
 from holdfast.client.leader import LeadershipLost
 from holdfast.client.transport import LeaseGuardedTransport
-from holdfast.framework.extender import ManagedResource
-from holdfast.plugins import default_profiles
-from holdfast.scheduler.scheduler import Scheduler
+from holdfast.scheduling.framework.extender import ManagedResource
+from holdfast.scheduling.plugins import default_profiles
+from holdfast.scheduling.scheduler.scheduler import Scheduler
 from holdfast.state.columns.interner import CPU
 from holdfast.testing import a_node, a_pod, a_reservation
 from holdfast.testing.fake_extender import fail

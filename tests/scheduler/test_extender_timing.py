@@ -3,7 +3,7 @@
 import pytest
 
 from holdfast.api.scheme import PODS
-from holdfast.framework.extender import ManagedResource
+from holdfast.scheduling.framework.extender import ManagedResource
 from holdfast.testing import a_node, a_pod, a_priority_class
 from holdfast.testing.fake_extender import allow
 from holdfast.testing.harness import Harness

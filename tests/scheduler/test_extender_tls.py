@@ -4,7 +4,6 @@ import ssl
 
 import pytest
 
-from holdfast.framework.extender import ExtenderConfig, ExtenderFailed, ExtenderTLS
 from holdfast.runtime.certificates import (
     make_authority,
     make_client_certificate,
@@ -12,7 +11,8 @@ from holdfast.runtime.certificates import (
 )
 from holdfast.runtime.clock import SystemClock
 from holdfast.runtime.errors import BadConfiguration
-from holdfast.scheduler.extenders import HttpExtender
+from holdfast.scheduling.framework.extender import ExtenderConfig, ExtenderFailed, ExtenderTLS
+from holdfast.scheduling.scheduler.extenders import HttpExtender
 from holdfast.testing import VirtualClock
 from holdfast.testing.fake_extender import FakeExtender
 

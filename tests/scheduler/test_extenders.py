@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from holdfast.api.scheme import NODES, PODS
-from holdfast.framework.extender import ManagedResource
+from holdfast.scheduling.framework.extender import ManagedResource
 from holdfast.testing import a_node, a_pod, a_priority_class, a_reservation
 from holdfast.testing.fake_extender import allow, fail, give, refuse
 from holdfast.testing.harness import Harness

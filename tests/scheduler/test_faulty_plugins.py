@@ -3,10 +3,10 @@
 import pytest
 
 from holdfast.api.scheme import PODS
-from holdfast.engine.decision import feasible
-from holdfast.engine.profile import Profile
-from holdfast.framework.per_node import PerNodePlugin, columnar
-from holdfast.framework.plugin import (
+from holdfast.scheduling.engine.decision import feasible
+from holdfast.scheduling.engine.profile import Profile
+from holdfast.scheduling.framework.per_node import PerNodePlugin, columnar
+from holdfast.scheduling.framework.plugin import (
     Code,
     NodeFilter,
     Plugin,
@@ -16,8 +16,8 @@ from holdfast.framework.plugin import (
     Skip,
     Traits,
 )
-from holdfast.framework.world import World
-from holdfast.plugins import default_profiles
+from holdfast.scheduling.framework.world import World
+from holdfast.scheduling.plugins import default_profiles
 from holdfast.testing import a_node, a_pod, typed
 from holdfast.testing.harness import Harness
 

@@ -13,12 +13,12 @@ from device_share.objects import a_device_object, a_gpu, a_gpu_node
 from holdfast.api.koordinator_names import GPU
 from holdfast.api.reservation_names import AFFINITY
 from holdfast.api.scheme import PODS as PODS_KIND
-from holdfast.plugins import default_profiles
-from holdfast.plugins.node_numa_resource import allocator as numa_allocator
-from holdfast.plugins.pod_topology_spread import plugin as spreading
-from holdfast.plugins.pod_topology_spread.constraints import NO_CONSTRAINTS
-from holdfast.scheduler import preparation_turns
-from holdfast.scheduler import scheduler as scheduling
+from holdfast.scheduling.plugins import default_profiles
+from holdfast.scheduling.plugins.node_numa_resource import allocator as numa_allocator
+from holdfast.scheduling.plugins.pod_topology_spread import plugin as spreading
+from holdfast.scheduling.plugins.pod_topology_spread.constraints import NO_CONSTRAINTS
+from holdfast.scheduling.scheduler import preparation_turns
+from holdfast.scheduling.scheduler import scheduler as scheduling
 from holdfast.testing import (
     a_claim,
     a_claim_template,

@@ -6,9 +6,9 @@ import sys
 import numpy as np
 import pytest
 
-from holdfast.framework.world import World
-from holdfast.plugins import default_profiles
-from holdfast.scheduler.cycle import schedule_pod
+from holdfast.scheduling.framework.world import World
+from holdfast.scheduling.plugins import default_profiles
+from holdfast.scheduling.scheduler.cycle import schedule_pod
 from holdfast.state.columns import pod_info as pod_info_module
 from holdfast.testing import a_node, a_pod, a_reservation, typed
 from holdfast.testing.harness import Harness

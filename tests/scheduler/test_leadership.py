@@ -10,8 +10,8 @@ from holdfast.api.scheme import LEASES, PODS
 from holdfast.client.client import Client
 from holdfast.client.leader import LeaderElection, LeadershipLost
 from holdfast.client.transport import LeaseGuardedTransport
-from holdfast.plugins import default_profiles
-from holdfast.scheduler.scheduler import Scheduler
+from holdfast.scheduling.plugins import default_profiles
+from holdfast.scheduling.scheduler.scheduler import Scheduler
 from holdfast.testing import Fault, FaultyTransport, a_node, a_pod
 from holdfast.testing.harness import Harness
 from soak_size import SEED, rounds

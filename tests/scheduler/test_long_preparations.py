@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 
 from holdfast.api.scheme import PODS
-from holdfast.framework.plugin import Plugin, Reserver
-from holdfast.plugins import default_profiles
+from holdfast.scheduling.framework.plugin import Plugin, Reserver
+from holdfast.scheduling.plugins import default_profiles
 from holdfast.testing import a_node, a_pod
 from holdfast.testing.clock import VirtualClock
 from holdfast.testing.harness import Harness

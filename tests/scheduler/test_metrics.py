@@ -8,7 +8,7 @@ import pytest
 
 from holdfast.api.scheme import PODS
 from holdfast.runtime.errors import Refused
-from holdfast.scheduler.metrics import Metrics
+from holdfast.scheduling.scheduler.metrics import Metrics
 from holdfast.testing import Fault, FaultyTransport, a_node, a_pod, a_priority_class
 from holdfast.testing.harness import Harness
 from scheduler.metrics_page import Page

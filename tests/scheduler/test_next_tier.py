@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from holdfast.api.scheme import PODS
-from holdfast.engine.explanation import explain
-from holdfast.engine.profile import Profile
-from holdfast.framework.plugin import Plugin, Skip, Tiers, Traits
-from holdfast.plugins import default_profiles
+from holdfast.scheduling.engine.explanation import explain
+from holdfast.scheduling.engine.profile import Profile
+from holdfast.scheduling.framework.plugin import Plugin, Skip, Tiers, Traits
+from holdfast.scheduling.plugins import default_profiles
 from holdfast.testing import FakeCluster, a_node, a_pod, a_priority_class, check_plugin, typed
 from holdfast.testing.harness import Harness
 

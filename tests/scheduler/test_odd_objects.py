@@ -4,7 +4,7 @@ import pytest
 
 from holdfast.api import reservation_names as names
 from holdfast.api.scheme import NODES, PODS
-from holdfast.engine.invariants import check_invariants
+from holdfast.scheduling.engine.invariants import check_invariants
 from holdfast.state.columns.amounts import MAX_AMOUNT
 from holdfast.state.columns.interner import CPU, MEMORY
 from holdfast.testing import a_node, a_pod, a_reservation, typed

@@ -7,12 +7,12 @@ from types import SimpleNamespace
 import pytest
 
 from holdfast.api.scheme import PODS
-from holdfast.engine.profile import Profile
-from holdfast.framework.plugin import ApiCall, Code, Plugin, Reject, Reserver, Wait
-from holdfast.framework.world import World
-from holdfast.plugins import default_profiles
-from holdfast.scheduler.binding_cycle import AssumedPod, BindingTasks
-from holdfast.scheduler.queued_pods import QueuedPodInfo
+from holdfast.scheduling.engine.profile import Profile
+from holdfast.scheduling.framework.plugin import ApiCall, Code, Plugin, Reject, Reserver, Wait
+from holdfast.scheduling.framework.world import World
+from holdfast.scheduling.plugins import default_profiles
+from holdfast.scheduling.scheduler.binding_cycle import AssumedPod, BindingTasks
+from holdfast.scheduling.scheduler.queued_pods import QueuedPodInfo
 from holdfast.state.columns.interner import CPU
 from holdfast.testing import a_node, a_pod, a_priority_class
 from holdfast.testing.builders import typed

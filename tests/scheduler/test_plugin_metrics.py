@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from holdfast.engine.profile import Profile
-from holdfast.framework.plugin import (
+from holdfast.scheduling.engine.profile import Profile
+from holdfast.scheduling.framework.plugin import (
     NO_CHANGE,
     NodeFilter,
     NodeScorer,
@@ -15,10 +15,10 @@ from holdfast.framework.plugin import (
     Scope,
     Traits,
 )
-from holdfast.framework.points import Point
-from holdfast.framework.world import World
-from holdfast.scheduler.cycle import schedule_pod
-from holdfast.scheduler.metrics import SAMPLE_EVERY, Meter, Metrics
+from holdfast.scheduling.framework.points import Point
+from holdfast.scheduling.framework.world import World
+from holdfast.scheduling.scheduler.cycle import schedule_pod
+from holdfast.scheduling.scheduler.metrics import SAMPLE_EVERY, Meter, Metrics
 from holdfast.testing import a_node, a_pod, typed
 from scheduler.metrics_page import Page
 

@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 
 from devices.device_cluster import counters, part
-from holdfast.framework.plugin import Placement, Plugin
-from holdfast.framework.world import World
-from holdfast.plugins import default_profiles
-from holdfast.scheduler.cycle import SchedulingFailure, schedule_pod
-from holdfast.scheduler.preparation_turns import Preparations
-from holdfast.scheduler.queued_pods import QueuedPodInfo
+from holdfast.scheduling.framework.plugin import Placement, Plugin
+from holdfast.scheduling.framework.world import World
+from holdfast.scheduling.plugins import default_profiles
+from holdfast.scheduling.scheduler.cycle import SchedulingFailure, schedule_pod
+from holdfast.scheduling.scheduler.preparation_turns import Preparations
+from holdfast.scheduling.scheduler.queued_pods import QueuedPodInfo
 from holdfast.state.devices.allocator import Allocator
 from holdfast.testing import a_claim, a_device, a_device_class, a_node, a_pod, a_slice, typed
 from holdfast.testing.clock import VirtualClock

@@ -1,9 +1,9 @@
 """The scheduling queue alone: order, backoff, queueing hints, gates; time is an argument."""
 
-from holdfast.framework.events import QueueingStrategy
-from holdfast.framework.plugin import ClusterEvent
-from holdfast.scheduler.queued_pods import BackoffQueue
-from holdfast.scheduler.scheduling_queue import SchedulingQueue
+from holdfast.scheduling.framework.events import QueueingStrategy
+from holdfast.scheduling.framework.plugin import ClusterEvent
+from holdfast.scheduling.scheduler.queued_pods import BackoffQueue
+from holdfast.scheduling.scheduler.scheduling_queue import SchedulingQueue
 from scheduler.queued import EVENT, a_queue, pod_info, pop_names
 from scheduler.queueing_rules import rules
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from holdfast.framework.events import QueueingStrategy
-from holdfast.framework.plugin import ClusterEvent
-from holdfast.scheduler.scheduling_queue import SchedulingQueue
+from holdfast.scheduling.framework.events import QueueingStrategy
+from holdfast.scheduling.framework.plugin import ClusterEvent
+from holdfast.scheduling.scheduler.scheduling_queue import SchedulingQueue
 from scheduler.queued import EVENT, a_queue, pod_info, pop_names
 from scheduler.queueing_rules import rules
 

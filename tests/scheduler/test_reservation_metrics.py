@@ -1,6 +1,6 @@
 """Reservations on the metrics page and in the debug view of a node."""
 
-from holdfast.scheduler.dump import node_reservations
+from holdfast.scheduling.scheduler.dump import node_reservations
 from holdfast.testing import a_node, a_pod, a_reservation
 from holdfast.testing.harness import Harness
 

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from holdfast.api.timestamps import parse_rfc3339
-from holdfast.engine.profile import Profile
-from holdfast.framework.events import QueueingStrategy
-from holdfast.framework.plugin import (
+from holdfast.scheduling.engine.profile import Profile
+from holdfast.scheduling.framework.events import QueueingStrategy
+from holdfast.scheduling.framework.plugin import (
     NO_CHANGE,
     Code,
     NodeFilter,
@@ -17,8 +17,8 @@ from holdfast.framework.plugin import (
     Skip,
     Traits,
 )
-from holdfast.plugins import default_profiles
-from holdfast.scheduler.queued_pods import QueuedPodInfo, RetryTimes
+from holdfast.scheduling.plugins import default_profiles
+from holdfast.scheduling.scheduler.queued_pods import QueuedPodInfo, RetryTimes
 from holdfast.testing import a_node, a_pod, check_plugin
 from holdfast.testing.harness import Harness
 from scheduler.queued import EVENT, a_queue, pod_info

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from holdfast.api.scheme import PODS
-from holdfast.scheduler.status_reporter import MAX_WRITES
+from holdfast.scheduling.scheduler.status_reporter import MAX_WRITES
 from holdfast.testing import Fault, FaultyTransport, a_node, a_pod
 from holdfast.testing.harness import Harness
 

@@ -7,15 +7,19 @@ import pytest
 
 from holdfast.api.scheme import PODS
 from holdfast.client.client import Client
-from holdfast.engine.profile import Profile
-from holdfast.framework.plugin import ApiCall, Code, Placement, Plugin, Reject, Reserver
-from holdfast.framework.world import World
-from holdfast.plugins import default_profiles
-from holdfast.plugins.default_binder import DefaultBinder
 from holdfast.runtime.errors import Unavailable
-from holdfast.scheduler.api_call_runner import ApiCallRunner
-from holdfast.scheduler.binding import BindFailed, bind, undo
-from holdfast.scheduler.cycle import assume_and_reserve, schedule_pod, unreserve_and_forget
+from holdfast.scheduling.engine.profile import Profile
+from holdfast.scheduling.framework.plugin import ApiCall, Code, Placement, Plugin, Reject, Reserver
+from holdfast.scheduling.framework.world import World
+from holdfast.scheduling.plugins import default_profiles
+from holdfast.scheduling.plugins.default_binder import DefaultBinder
+from holdfast.scheduling.scheduler.api_call_runner import ApiCallRunner
+from holdfast.scheduling.scheduler.binding import BindFailed, bind, undo
+from holdfast.scheduling.scheduler.cycle import (
+    assume_and_reserve,
+    schedule_pod,
+    unreserve_and_forget,
+)
 from holdfast.state.columns.interner import CPU
 from holdfast.testing import Fault, FaultyTransport, a_node, a_pod, a_reservation, typed
 from holdfast.testing.harness import Harness

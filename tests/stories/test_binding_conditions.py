@@ -4,7 +4,7 @@ import pytest
 
 from holdfast.api.scheme import PODS, RESOURCE_CLAIMS
 from holdfast.client.client import PatchType
-from holdfast.plugins.dynamic_resources.binding_conditions import Progress, progress_of
+from holdfast.scheduling.plugins.dynamic_resources.binding_conditions import Progress, progress_of
 from holdfast.testing import (
     a_claim,
     a_device,

@@ -4,7 +4,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from holdfast.api.scheme import PODS, RESOURCE_CLAIMS, RESOURCE_SLICES
-from holdfast.scheduler.object_metrics import resources_page
+from holdfast.scheduling.scheduler.object_metrics import resources_page
 from holdfast.testing import (
     a_claim,
     a_claim_template,

@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 import yaml
 
-from holdfast.configuration.catalog import Catalog
-from holdfast.configuration.file import load
-from holdfast.configuration.reading import read
-from holdfast.engine.profile import PluginEntry
-from holdfast.framework.per_node import PerNodePlugin, columnar
-from holdfast.plugins import REGISTRY
+from holdfast.scheduling.configuration.catalog import Catalog
+from holdfast.scheduling.configuration.file import load
+from holdfast.scheduling.configuration.reading import read
+from holdfast.scheduling.engine.profile import PluginEntry
+from holdfast.scheduling.framework.per_node import PerNodePlugin, columnar
+from holdfast.scheduling.plugins import REGISTRY
 from holdfast.testing import a_node, a_pod
 from holdfast.testing.harness import Harness
 

@@ -4,8 +4,8 @@ import pytest
 
 from holdfast.api.scheme import PODS, RESOURCE_CLAIMS
 from holdfast.cli.explanation_text import format_explanation
-from holdfast.engine.explanation import explain
-from holdfast.plugins import default_profiles
+from holdfast.scheduling.engine.explanation import explain
+from holdfast.scheduling.plugins import default_profiles
 from holdfast.testing import (
     a_claim,
     a_device_class,

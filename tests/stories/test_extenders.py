@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from holdfast.api.scheme import PODS
-from holdfast.configuration.reading import read
+from holdfast.scheduling.configuration.reading import read
 from holdfast.testing import a_node, a_pod
 from holdfast.testing.fake_extender import FakeExtender
 from holdfast.testing.harness import Harness

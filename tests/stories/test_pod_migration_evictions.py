@@ -5,8 +5,8 @@ import json
 import pytest
 
 from holdfast.api.scheme import DISRUPTION_BUDGETS, NODES, PODS
-from holdfast.configuration.reading import Configuration
 from holdfast.runtime.settings import MigrationSettings
+from holdfast.scheduling.configuration.reading import Configuration
 from holdfast.testing import a_node, a_pod, a_reservation
 from holdfast.testing.harness import Harness
 from stories.migrations import (

@@ -3,9 +3,9 @@
 import pytest
 
 from holdfast.api.scheme import DEPLOYMENTS, POD_MIGRATION_JOBS, RESERVATIONS
-from holdfast.configuration.reading import Configuration
 from holdfast.runtime.errors import Invalid
 from holdfast.runtime.settings import MigrationSettings
+from holdfast.scheduling.configuration.reading import Configuration
 from holdfast.testing import (
     a_claim_template,
     a_deployment,

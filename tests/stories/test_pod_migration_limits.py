@@ -5,8 +5,8 @@ from contextlib import asynccontextmanager
 import pytest
 
 from holdfast.api.scheme import DEPLOYMENTS, DISRUPTION_BUDGETS, POD_MIGRATION_JOBS, PODS
-from holdfast.configuration.reading import Configuration
 from holdfast.runtime.settings import MigrationSettings, ObjectLimit
+from holdfast.scheduling.configuration.reading import Configuration
 from holdfast.testing import a_deployment, a_node, a_pod
 from holdfast.testing.harness import Harness
 from stories.migrations import (

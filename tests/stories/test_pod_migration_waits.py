@@ -3,8 +3,8 @@
 import pytest
 
 from holdfast.api.scheme import POD_MIGRATION_JOBS
-from holdfast.configuration.reading import Configuration
 from holdfast.runtime.settings import MigrationSettings
+from holdfast.scheduling.configuration.reading import Configuration
 from holdfast.testing import a_deployment, a_node
 from holdfast.testing.harness import Harness
 from stories.migrations import a_job, job_of, pods_of, result_of, run_on

@@ -4,9 +4,9 @@ import pytest
 
 from holdfast.api.scheme import DEPLOYMENTS, PODS, RESERVATIONS
 from holdfast.api.timestamps import rfc3339
-from holdfast.engine.profile import build_profile
-from holdfast.plugins import REGISTRY
 from holdfast.runtime.errors import Invalid, NotFound
+from holdfast.scheduling.engine.profile import build_profile
+from holdfast.scheduling.plugins import REGISTRY
 from holdfast.testing import a_deployment, a_node, a_pod
 from holdfast.testing.faults import Fault, FaultyTransport
 from holdfast.testing.harness import Harness

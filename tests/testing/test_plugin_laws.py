@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from conformance.faulty_plugins import with_plan
-from holdfast.framework.declarations import declaration_fault
-from holdfast.framework.plugin import (
+from holdfast.scheduling.framework.declarations import declaration_fault
+from holdfast.scheduling.framework.plugin import (
     NO_CHANGE,
     NodeFilter,
     NodeScorer,
@@ -19,13 +19,16 @@ from holdfast.framework.plugin import (
     Tiers,
     Traits,
 )
-from holdfast.framework.reservation_options import ReservationAllocator, ReservationFilter
-from holdfast.plugins.image_locality import ImageLocality
-from holdfast.plugins.node_name import NodeName, OnlyNode
-from holdfast.plugins.node_resources_fit import NodeResourcesFit
-from holdfast.plugins.node_resources_fit.plugin import FitPlan
-from holdfast.plugins.pod_topology_spread import PodTopologySpread
-from holdfast.plugins.taint_toleration import TaintToleration, ToleratedTaints
+from holdfast.scheduling.framework.reservation_options import (
+    ReservationAllocator,
+    ReservationFilter,
+)
+from holdfast.scheduling.plugins.image_locality import ImageLocality
+from holdfast.scheduling.plugins.node_name import NodeName, OnlyNode
+from holdfast.scheduling.plugins.node_resources_fit import NodeResourcesFit
+from holdfast.scheduling.plugins.node_resources_fit.plugin import FitPlan
+from holdfast.scheduling.plugins.pod_topology_spread import PodTopologySpread
+from holdfast.scheduling.plugins.taint_toleration import TaintToleration, ToleratedTaints
 from holdfast.testing import check_plugin
 
 

@@ -14,8 +14,8 @@ from holdfast.api.pod import Pod
 from holdfast.api.workloads import Event
 from holdfast.cli.table import join_names
 from holdfast.client.client import Client
-from holdfast.framework.world import World
 from holdfast.runtime.errors import Forbidden
+from holdfast.scheduling.framework.world import World
 from holdfast.state.classic_dra.explanation import explain_claims
 from holdfast.state.classic_dra.ledger import ClassicLedger
 from holdfast.state.devices.device_map import nodes_text

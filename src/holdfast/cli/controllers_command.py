@@ -47,7 +47,7 @@ def run_controllers(
     if config is not None:
         # Reading a configuration imports every plugin; without one they are not needed.
         from holdfast.cli.scheduler_configuration import load_configuration  # noqa: PLC0415
-        from holdfast.configuration.reading import effective_configuration  # noqa: PLC0415
+        from holdfast.scheduling.configuration.reading import effective_configuration  # noqa: PLC0415
 
         configuration = load_configuration(config)
         effective = effective_configuration(configuration)

@@ -17,11 +17,11 @@ from holdfast.cli.explanation_text import format_explanation
 from holdfast.cli.objects import Manifest, parse_documents, unpack_list
 from holdfast.cli.scheduler_configuration import load_configuration
 from holdfast.cli.snapshot import built_in_profiles, read_snapshot
-from holdfast.configuration.catalog import Catalog
-from holdfast.configuration.reading import Configuration, read
 from holdfast.runtime.clock import SystemClock
 from holdfast.runtime.errors import BadRequest, HoldfastError
 from holdfast.runtime.feature_gates import FeatureGates, parse_release
+from holdfast.scheduling.configuration.catalog import Catalog
+from holdfast.scheduling.configuration.reading import Configuration, read
 
 log = logging.getLogger(__name__)
 Explanation = dict[str, Any]

@@ -15,14 +15,14 @@ from holdfast.api.resource_names import DEVICE_CLASS_PREFIX
 from holdfast.api.workloads import Event
 from holdfast.cli.table import join_names
 from holdfast.client.client import Client
-from holdfast.framework.world import World
-from holdfast.plugins.dynamic_resources.binding_conditions import (
+from holdfast.runtime.errors import Forbidden
+from holdfast.scheduling.framework.world import World
+from holdfast.scheduling.plugins.dynamic_resources.binding_conditions import (
     Progress,
     conditional_results,
     missing_conditions,
     progress_of,
 )
-from holdfast.runtime.errors import Forbidden
 from holdfast.state.columns.pod_info import PodInfo
 from holdfast.state.devices.claims import (
     ClaimNotReady,

@@ -28,7 +28,7 @@ from holdfast.runtime.errors import (
 from holdfast.runtime.settings import SchedulerSettings
 
 if TYPE_CHECKING:
-    from holdfast.configuration.reading import Configuration
+    from holdfast.scheduling.configuration.reading import Configuration
 
 NAMESPACE, NAME = "kube-system", "holdfast-scheduler"
 _MAPS = f"/api/v1/namespaces/{NAMESPACE}/configmaps"
@@ -46,8 +46,8 @@ class PublishedSetup(msgspec.Struct, frozen=True, rename="camel"):
         """Return the configuration, None: the built-in one; Refused: it cannot be used here."""
         if self.configuration is None:
             return None
-        from holdfast.configuration.catalog import Catalog
-        from holdfast.configuration.reading import read
+        from holdfast.scheduling.configuration.catalog import Catalog
+        from holdfast.scheduling.configuration.reading import read
 
         try:
             # A right to write the ConfigMap must not be a right to run code in this command.
@@ -73,7 +73,7 @@ async def read_published(client: Client) -> PublishedSetup | None:
 
 async def publish(kubeconfig: Path, settings: SchedulerSettings) -> None:
     """Write the ConfigMap with the rights of a kubeconfig; a failure is only logged."""
-    from holdfast.configuration.file import read_raw
+    from holdfast.scheduling.configuration.file import read_raw
 
     data = {"featureGates": str(settings.feature_gates)}
     if settings.config is not None:
@@ -100,7 +100,7 @@ async def withdraw(client: Client) -> None:
 
 def _public(document: dict[str, Any]) -> dict[str, Any]:
     """Return a valid KubeSchedulerConfiguration without secrets and settings of the process."""
-    from holdfast.configuration.catalog import Catalog
+    from holdfast.scheduling.configuration.catalog import Catalog
 
     built_in = Catalog(load_user_code=False).is_built_in
     left_out = ("clientConnection", "leaderElection")

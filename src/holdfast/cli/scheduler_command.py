@@ -11,11 +11,11 @@ from holdfast.cli.elected_run import run_with_pages
 from holdfast.cli.scheduler_configuration import load_configuration
 from holdfast.cli.scheduler_pages import SchedulerState
 from holdfast.client.kubeconfig import load
-from holdfast.configuration.reading import Configuration, effective_configuration
 from holdfast.runtime.clock import SystemClock
 from holdfast.runtime.settings import SchedulerSettings
-from holdfast.scheduler.dump import log_dump
 from holdfast.scheduler_process import SchedulerProcess
+from holdfast.scheduling.configuration.reading import Configuration, effective_configuration
+from holdfast.scheduling.scheduler.dump import log_dump
 
 
 def run_scheduler(kubeconfig: Path | None, health_port: int, settings: SchedulerSettings) -> None:

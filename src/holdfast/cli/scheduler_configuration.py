@@ -12,9 +12,9 @@ from holdfast.cli.running_cluster import RunningCluster
 from holdfast.cli.snapshot import built_in_profiles
 from holdfast.client.client import Client
 from holdfast.client.discovery import read_server_release
-from holdfast.configuration.file import load
-from holdfast.configuration.reading import Configuration
 from holdfast.runtime.feature_gates import FeatureGates
+from holdfast.scheduling.configuration.file import load
+from holdfast.scheduling.configuration.reading import Configuration
 
 
 def load_configuration(path: Path | None) -> Configuration:

@@ -9,11 +9,15 @@ from aiohttp import web
 
 from holdfast.api.scheme import PODS
 from holdfast.cli.health import HealthChecks, ProcessState, plain_text
-from holdfast.scheduler.dump import node_reservations
-from holdfast.scheduler.ignored_allocations import ignored_allocations
-from holdfast.scheduler.koordinator_pages import device_summaries, device_summary, numa_node
-from holdfast.scheduler.object_metrics import resources_page
-from holdfast.scheduler.scheduler import Scheduler
+from holdfast.scheduling.scheduler.dump import node_reservations
+from holdfast.scheduling.scheduler.ignored_allocations import ignored_allocations
+from holdfast.scheduling.scheduler.koordinator_pages import (
+    device_summaries,
+    device_summary,
+    numa_node,
+)
+from holdfast.scheduling.scheduler.object_metrics import resources_page
+from holdfast.scheduling.scheduler.scheduler import Scheduler
 
 NUMA_PAGE = "/apis/v1/plugins/NodeNUMAResource/nodes/{node}"
 DEVICE_PAGES = "/apis/v1/plugins/DeviceShare/nodeDeviceSummaries"

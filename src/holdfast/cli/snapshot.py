@@ -14,13 +14,13 @@ from holdfast.cli.classic_explanation import classic_claims
 from holdfast.cli.objects import Manifest, read_object
 from holdfast.cli.pod_progress import devices_in_preparation, missing_device_classes
 from holdfast.cli.world_building import DEFAULT_GATES, world_without
-from holdfast.engine.explanation import explain
-from holdfast.engine.profile import Profile
-from holdfast.framework.extender import ExtenderConfig
-from holdfast.framework.world import World
-from holdfast.plugins import default_profiles
 from holdfast.runtime.errors import BadRequest
 from holdfast.runtime.feature_gates import NEWEST, FeatureGates
+from holdfast.scheduling.engine.explanation import explain
+from holdfast.scheduling.engine.profile import Profile
+from holdfast.scheduling.framework.extender import ExtenderConfig
+from holdfast.scheduling.framework.world import World
+from holdfast.scheduling.plugins import default_profiles
 from holdfast.state.columns.pod_info import PodInfo
 from holdfast.state.resource_policies.policy_usage import usage_of
 

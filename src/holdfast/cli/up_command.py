@@ -17,11 +17,11 @@ from holdfast.cli.apiserver_command import warn_if_not_loopback
 from holdfast.cli.published_setup import publish
 from holdfast.cli.scheduler_configuration import load_configuration
 from holdfast.cluster import Cluster
-from holdfast.configuration.reading import Configuration, effective_configuration
 from holdfast.runtime.clock import SystemClock
 from holdfast.runtime.errors import HoldfastError
 from holdfast.runtime.settings import ClusterSettings, NodeSettings
-from holdfast.scheduler.dump import log_dump
+from holdfast.scheduling.configuration.reading import Configuration, effective_configuration
+from holdfast.scheduling.scheduler.dump import log_dump
 
 if TYPE_CHECKING:
     from holdfast.descheduler_process import DeschedulerConfiguration

@@ -17,10 +17,10 @@ from holdfast.cli.scheduler_configuration import SchedulerSetup
 from holdfast.cli.snapshot import snapshot_from_objects
 from holdfast.client.classic_group import find_classic_group
 from holdfast.client.client import Client
-from holdfast.configuration.reading import Configuration
 from holdfast.runtime.clock import SystemClock
 from holdfast.runtime.errors import NotFound, Refused
 from holdfast.runtime.feature_gates import FeatureGates
+from holdfast.scheduling.configuration.reading import Configuration
 
 
 def explain_pod(

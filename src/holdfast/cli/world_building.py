@@ -18,9 +18,9 @@ from holdfast.api.meta import Object
 from holdfast.api.pod import Pod
 from holdfast.api.workloads import SYSTEM_PRIORITIES, PriorityClass
 from holdfast.cli.objects import Manifest, object_error
-from holdfast.framework.world import World
 from holdfast.runtime.errors import BadRequest
 from holdfast.runtime.feature_gates import Feature, FeatureGates
+from holdfast.scheduling.framework.world import World
 from holdfast.state.columns.node_table import NodeTable
 from holdfast.state.devices.features import Features, without_claims
 from holdfast.state.devices.inventory import Inventory

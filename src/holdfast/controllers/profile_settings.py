@@ -5,11 +5,6 @@ Apart from the controllers, because a process that only runs controllers needs n
 
 from __future__ import annotations
 
-from holdfast.configuration.reading import Configuration
-from holdfast.plugins.classic_dynamic_resources import ClassicDynamicResources
-from holdfast.plugins.reservation import ReservationPlugin
-from holdfast.plugins.reservation.arguments import ReservationArgs
-from holdfast.plugins.resource_policy import ResourcePolicyPlugin
 from holdfast.runtime.feature_gates import FeatureGates
 from holdfast.runtime.settings import (
     ClassicClaimSettings,
@@ -17,6 +12,11 @@ from holdfast.runtime.settings import (
     ReservationSettings,
     ResourcePolicySettings,
 )
+from holdfast.scheduling.configuration.reading import Configuration
+from holdfast.scheduling.plugins.classic_dynamic_resources import ClassicDynamicResources
+from holdfast.scheduling.plugins.reservation import ReservationPlugin
+from holdfast.scheduling.plugins.reservation.arguments import ReservationArgs
+from holdfast.scheduling.plugins.resource_policy import ResourcePolicyPlugin
 
 
 def controller_settings(

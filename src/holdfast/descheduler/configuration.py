@@ -14,24 +14,24 @@ from holdfast.api.labels import EVERYTHING, Selector, parse
 from holdfast.api.meta import LabelSelector
 from holdfast.api.strict_decode import Seconds, decode_struct
 from holdfast.api.validation.template import check_selector
-from holdfast.configuration.document import (
-    ClientConnection,
-    LeaderElectionConfiguration,
-    PluginConfig,
-    PluginRef,
-    PluginSet,
-)
-from holdfast.configuration.problems import Problems
-from holdfast.configuration.validation import check_election
 from holdfast.descheduler.policies import POLICIES, UNBUILT, Policy
 from holdfast.descheduler.policies.low_node_load import DEFAULT_ARGS, LowNodeLoad
 from holdfast.descheduler.policies.policy import (
     PolicyArgs,
     selector_or_everything,
 )
-from holdfast.framework.extender import ConfigurationPart
 from holdfast.runtime.errors import BadConfiguration, BadRequest, Cause, NotBuilt
 from holdfast.runtime.settings import MigrationSettings
+from holdfast.scheduling.configuration.document import (
+    ClientConnection,
+    LeaderElectionConfiguration,
+    PluginConfig,
+    PluginRef,
+    PluginSet,
+)
+from holdfast.scheduling.configuration.problems import Problems
+from holdfast.scheduling.configuration.validation import check_election
+from holdfast.scheduling.framework.extender import ConfigurationPart
 from holdfast.state.migration.arguments import (
     API_VERSION,
     KIND,

@@ -17,7 +17,6 @@ from holdfast.client.informer_set import InformerSet
 from holdfast.descheduler.configuration import DeschedulerConfiguration
 from holdfast.descheduler.plan import PlannedMove, job_body, plan_moves
 from holdfast.descheduler.simulation import ClusterObjects, Simulation, predicting_profiles
-from holdfast.engine.profile import Profile
 from holdfast.runtime.clock import Clock
 from holdfast.runtime.errors import AlreadyExists, HoldfastError, NotFound
 from holdfast.runtime.metric_types import (
@@ -26,6 +25,7 @@ from holdfast.runtime.metric_types import (
     MetricCollector,
     exponential_buckets,
 )
+from holdfast.scheduling.engine.profile import Profile
 from holdfast.state.migration.pod_selection import has_local_volumes
 
 OTHERS: tuple[Resource[Any], ...] = (

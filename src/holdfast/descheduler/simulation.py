@@ -20,14 +20,14 @@ from holdfast.api.node_selection import NAME_FIELD
 from holdfast.api.pod import Affinity, NodeAffinity, NodeSelector, NodeSelectorTerm, Pod
 from holdfast.api.pod_migration_job import EVICT_DIRECTLY, PodMigrationJob
 from holdfast.api.workloads import ReplicaSet, StatefulSet
-from holdfast.engine.cached_scores import best_of
-from holdfast.engine.decision import feasible, scored_rows
-from holdfast.engine.profile import Profile, build_profile
-from holdfast.framework.rejection import Rejection
-from holdfast.framework.view import View
-from holdfast.framework.world import World
-from holdfast.plugins import REGISTRY
 from holdfast.runtime.settings import MigrationSettings
+from holdfast.scheduling.engine.cached_scores import best_of
+from holdfast.scheduling.engine.decision import feasible, scored_rows
+from holdfast.scheduling.engine.profile import Profile, build_profile
+from holdfast.scheduling.framework.rejection import Rejection
+from holdfast.scheduling.framework.view import View
+from holdfast.scheduling.framework.world import World
+from holdfast.scheduling.plugins import REGISTRY
 from holdfast.state.columns.node_table import NodeTable
 from holdfast.state.columns.pod_info import PodInfo
 from holdfast.state.migration.limits import MigratingPods, Workload, make_workload

@@ -13,13 +13,13 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from holdfast.engine.decision_cache import DecisionCache
-from holdfast.engine.plugin_results import PreFilterOutcome
-from holdfast.engine.profile import Profile
-from holdfast.framework.per_node import PerNodePlugin, columnar
-from holdfast.framework.plugin import Plugin, Scope
-from holdfast.framework.points import overrides
-from holdfast.framework.view import View
+from holdfast.scheduling.engine.decision_cache import DecisionCache
+from holdfast.scheduling.engine.plugin_results import PreFilterOutcome
+from holdfast.scheduling.engine.profile import Profile
+from holdfast.scheduling.framework.per_node import PerNodePlugin, columnar
+from holdfast.scheduling.framework.plugin import Plugin, Scope
+from holdfast.scheduling.framework.points import overrides
+from holdfast.scheduling.framework.view import View
 from holdfast.state.columns.node_table import NodeTable
 from holdfast.testing.plugin_laws import (
     Case,

@@ -15,18 +15,18 @@ from typing import Any
 
 import numpy as np
 
-from holdfast.engine.audit import Auditor
-from holdfast.engine.decision import feasible, rank
-from holdfast.engine.decision_check import placement_faults, rejection_faults
-from holdfast.engine.explanation import explain
-from holdfast.engine.invariants import check_invariants
-from holdfast.engine.post_filter import preempt_in_better_tiers
-from holdfast.engine.profile import Profile
-from holdfast.framework.plugin import Placement
-from holdfast.framework.rejection import Rejection
-from holdfast.framework.world import World
-from holdfast.plugins import default_profiles
-from holdfast.scheduler.cycle import assume_and_reserve
+from holdfast.scheduling.engine.audit import Auditor
+from holdfast.scheduling.engine.decision import feasible, rank
+from holdfast.scheduling.engine.decision_check import placement_faults, rejection_faults
+from holdfast.scheduling.engine.explanation import explain
+from holdfast.scheduling.engine.invariants import check_invariants
+from holdfast.scheduling.engine.post_filter import preempt_in_better_tiers
+from holdfast.scheduling.engine.profile import Profile
+from holdfast.scheduling.framework.plugin import Placement
+from holdfast.scheduling.framework.rejection import Rejection
+from holdfast.scheduling.framework.world import World
+from holdfast.scheduling.plugins import default_profiles
+from holdfast.scheduling.scheduler.cycle import assume_and_reserve
 from holdfast.state.columns.pod_info import PodInfo
 from holdfast.testing.builders import typed
 

@@ -19,7 +19,7 @@ from typing import Any, Self
 import msgspec
 from aiohttp import web
 
-from holdfast.framework.extender import ExtenderConfig
+from holdfast.scheduling.framework.extender import ExtenderConfig
 from holdfast.testing.harness import Harness
 
 Json = dict[str, Any]

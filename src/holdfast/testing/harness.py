@@ -30,15 +30,15 @@ from holdfast.client import handler_dispatcher
 from holdfast.client.client import Client
 from holdfast.client.transport import Transport
 from holdfast.cluster import Components
-from holdfast.configuration.reading import Configuration
 from holdfast.descheduler.configuration import DeschedulerConfiguration
-from holdfast.engine.invariants import check_invariants
-from holdfast.engine.profile import Profile
-from holdfast.framework.extender import ExtenderConfig
-from holdfast.framework.world import World
-from holdfast.plugins import default_profiles
 from holdfast.runtime.feature_gates import FeatureGates
 from holdfast.runtime.settings import NodeSettings, SchedulerSettings
+from holdfast.scheduling.configuration.reading import Configuration
+from holdfast.scheduling.engine.invariants import check_invariants
+from holdfast.scheduling.engine.profile import Profile
+from holdfast.scheduling.framework.extender import ExtenderConfig
+from holdfast.scheduling.framework.world import World
+from holdfast.scheduling.plugins import default_profiles
 from holdfast.store.store import Store
 from holdfast.testing.bootstrap_copy import copy_bootstrap_objects
 from holdfast.testing.builders import resource_of

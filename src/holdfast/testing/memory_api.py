@@ -15,9 +15,9 @@ from typing import Any
 
 from holdfast.api.decode import convert_object, json_values
 from holdfast.api.meta import Object
-from holdfast.framework.plugin import ApiCall, PreBindCalls, Reject
-from holdfast.framework.world import World
 from holdfast.runtime.errors import AlreadyExists, Conflict, HoldfastError, NotFound
+from holdfast.scheduling.framework.plugin import ApiCall, PreBindCalls, Reject
+from holdfast.scheduling.framework.world import World
 from holdfast.testing.builders import Raw, resource_of, typed
 
 

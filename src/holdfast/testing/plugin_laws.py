@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.engine.plugin_results import PreFilterOutcome, WrongPlan, run_pre_filter
-from holdfast.engine.plugin_use import CyclePlan, PluginUse
-from holdfast.framework.plan import PodPlan
-from holdfast.framework.plugin import (
+from holdfast.scheduling.engine.plugin_results import PreFilterOutcome, WrongPlan, run_pre_filter
+from holdfast.scheduling.engine.plugin_use import CyclePlan, PluginUse
+from holdfast.scheduling.framework.plan import PodPlan
+from holdfast.scheduling.framework.plugin import (
     NO_CHANGE,
     Code,
     Placement,
@@ -33,10 +33,10 @@ from holdfast.framework.plugin import (
     Rows,
     Scope,
 )
-from holdfast.framework.points import overrides
-from holdfast.framework.preemption_rules import rules_of
-from holdfast.framework.view import View
-from holdfast.framework.world import World
+from holdfast.scheduling.framework.points import overrides
+from holdfast.scheduling.framework.preemption_rules import rules_of
+from holdfast.scheduling.framework.view import View
+from holdfast.scheduling.framework.world import World
 from holdfast.state.columns.interner import PODS
 from holdfast.state.columns.pod_info import PodInfo
 from holdfast.state.reservations.reserved_resources import expected_reservation

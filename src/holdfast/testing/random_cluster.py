@@ -16,7 +16,7 @@ from holdfast.api import reservation_names as names
 from holdfast.api.node import Node
 from holdfast.api.pod import Pod
 from holdfast.api.resource_policy import NEXT_UNITS_POLICIES
-from holdfast.framework.world import World
+from holdfast.scheduling.framework.world import World
 from holdfast.state.columns.pod_info import PodInfo
 from holdfast.testing.builders import (
     Raw,

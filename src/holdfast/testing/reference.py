@@ -16,7 +16,7 @@ from holdfast.api.pod import Pod, TopologySpreadConstraint
 from holdfast.api.quantity import milli, units
 from holdfast.api.requests import PodResourcesOptions, pod_request
 from holdfast.api.tolerations import PREFER_NO_SCHEDULE, find_untolerated, tolerated
-from holdfast.plugins.node_unschedulable import CORDON
+from holdfast.scheduling.plugins.node_unschedulable import CORDON
 from holdfast.state.columns.ports import ANY_ADDRESS, HostPort, ports_conflict
 from holdfast.testing.reference_neighbours import (
     Surroundings,

@@ -13,11 +13,11 @@ import numpy as np
 
 from holdfast.api.labels import from_selector
 from holdfast.api.workloads import PodDisruptionBudget
-from holdfast.engine.nominated_pods import has_row_sets
-from holdfast.engine.preemption import row_tiers
-from holdfast.framework.plugin import Code, PodChange
-from holdfast.framework.rejection import Rejection, fit_error_message
-from holdfast.framework.view import View
+from holdfast.scheduling.engine.nominated_pods import has_row_sets
+from holdfast.scheduling.engine.preemption import row_tiers
+from holdfast.scheduling.framework.plugin import Code, PodChange
+from holdfast.scheduling.framework.rejection import Rejection, fit_error_message
+from holdfast.scheduling.framework.view import View
 from holdfast.state.columns.pod_info import PodInfo
 
 _SHIFT = 2**31

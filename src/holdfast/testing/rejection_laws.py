@@ -9,9 +9,16 @@ import msgspec
 import numpy as np
 
 from holdfast.api.timestamps import parse_rfc3339
-from holdfast.framework.plugin import NodeFilter, PodChange, PodLimits, Rows, Scope, Tiers
-from holdfast.framework.points import overrides
-from holdfast.framework.preemption_rules import rules_of
+from holdfast.scheduling.framework.plugin import (
+    NodeFilter,
+    PodChange,
+    PodLimits,
+    Rows,
+    Scope,
+    Tiers,
+)
+from holdfast.scheduling.framework.points import overrides
+from holdfast.scheduling.framework.preemption_rules import rules_of
 from holdfast.state.columns.pod_info import PodInfo
 from holdfast.testing.plugin_laws import Case, prepare_case
 from holdfast.testing.random_cluster import RandomCluster

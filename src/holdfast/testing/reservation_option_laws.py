@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from holdfast.engine.decision_cache import DecisionCache
-from holdfast.engine.profile import Profile
-from holdfast.framework.plan import Reserver
-from holdfast.framework.plugin import NO_CHANGE, Placement, PodChange
-from holdfast.framework.reservation_options import ReservationFilter
-from holdfast.framework.view import View
-from holdfast.plugins.reservation import ReservationPlugin
+from holdfast.scheduling.engine.decision_cache import DecisionCache
+from holdfast.scheduling.engine.profile import Profile
+from holdfast.scheduling.framework.plan import Reserver
+from holdfast.scheduling.framework.plugin import NO_CHANGE, Placement, PodChange
+from holdfast.scheduling.framework.reservation_options import ReservationFilter
+from holdfast.scheduling.framework.view import View
+from holdfast.scheduling.plugins.reservation import ReservationPlugin
 from holdfast.state.reservations.matching import ReservationMatch
 from holdfast.testing.plugin_laws import Case
 from holdfast.testing.random_cluster import RandomCluster

@@ -9,9 +9,9 @@ import msgspec
 import numpy as np
 
 from holdfast.api.pod import Pod, ResourceRequirements
-from holdfast.engine.rejections import reject_all_nodes
-from holdfast.framework.declarations import declaration_fault
-from holdfast.framework.plugin import (
+from holdfast.scheduling.engine.rejections import reject_all_nodes
+from holdfast.scheduling.framework.declarations import declaration_fault
+from holdfast.scheduling.framework.plugin import (
     AnyRows,
     ClusterEvent,
     Plugin,
@@ -20,8 +20,8 @@ from holdfast.framework.plugin import (
     RawScores,
     Scope,
 )
-from holdfast.framework.points import overrides
-from holdfast.framework.view import View
+from holdfast.scheduling.framework.points import overrides
+from holdfast.scheduling.framework.view import View
 from holdfast.state.columns.pod_info import PodInfo
 from holdfast.testing.builders import a_reservation, typed
 from holdfast.testing.plugin_laws import Case, prepare_case

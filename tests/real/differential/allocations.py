@@ -9,11 +9,11 @@ import msgspec
 from holdfast.api.devices import Allocation, ResourceClaim
 from holdfast.cli.objects import Manifest
 from holdfast.cli.snapshot import built_in_profiles, read_snapshot
-from holdfast.configuration.catalog import Catalog
-from holdfast.configuration.reading import read
-from holdfast.engine.decision import feasible
-from holdfast.framework.plugin import Placement
-from holdfast.framework.rejection import Rejection
+from holdfast.scheduling.configuration.catalog import Catalog
+from holdfast.scheduling.configuration.reading import read
+from holdfast.scheduling.engine.decision import feasible
+from holdfast.scheduling.framework.plugin import Placement
+from holdfast.scheduling.framework.rejection import Rejection
 from holdfast.state.devices.allocated_devices import allocated_results
 from real.differential.families import Case
 

@@ -26,7 +26,7 @@ from holdfast.cli.cpus.node_cpus import (
 )
 from holdfast.cli.table import counted, escaped, format_table, in_one_unit, print_json
 from holdfast.cli.world_building import build_world
-from holdfast.framework.world import World
+from holdfast.scheduling.framework.world import World
 from holdfast.state.numa.cpu_set import format_cpu_list, members_of
 
 READ = (scheme.NODES, scheme.PODS, scheme.RESERVATIONS, scheme.NODE_RESOURCE_TOPOLOGIES)

@@ -8,8 +8,8 @@ from enum import StrEnum
 from typing import Any
 
 from holdfast.cli.table import join_names
-from holdfast.framework.world import World
 from holdfast.runtime.errors import Refused
+from holdfast.scheduling.framework.world import World
 from holdfast.state.columns.interner import CPU
 from holdfast.state.numa.cpu_set import format_cpu_list, mask_of, members_of
 from holdfast.state.numa.node_holdings import NodeHoldings

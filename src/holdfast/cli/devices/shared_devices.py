@@ -14,7 +14,7 @@ from holdfast.api.shared_device import DeviceInfo, SharedDevices
 from holdfast.cli.devices.choosing import Filter
 from holdfast.cli.table import NOTHING, format_filled_columns, in_one_unit
 from holdfast.cli.world_building import build_world
-from holdfast.framework.world import World
+from holdfast.scheduling.framework.world import World
 from holdfast.state.device_share.allocations import UNUSED, DeviceUse
 from holdfast.state.device_share.node_devices import NO_DEVICES, NodeDeviceState, inventory_of
 from holdfast.state.device_share.node_holders import NodeHolders

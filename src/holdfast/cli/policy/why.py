@@ -27,9 +27,9 @@ from holdfast.cli.snapshot import snapshot_from_objects
 from holdfast.cli.table import join_names, print_json
 from holdfast.cli.workloads import read_pod_maker
 from holdfast.cli.world_building import DEFAULT_GATES
-from holdfast.configuration.reading import Configuration
 from holdfast.runtime.clock import SystemClock
 from holdfast.runtime.feature_gates import FeatureGates
+from holdfast.scheduling.configuration.reading import Configuration
 from holdfast.state.resource_policies.policies import MatchLabelGroup, Policy, counts_for
 from holdfast.state.resource_policies.policy_usage import (
     PolicyUsage,

@@ -12,7 +12,7 @@ from holdfast.api import scheme
 from holdfast.cli.connection import connect, list_all, list_if_allowed
 from holdfast.cli.table import format_table, in_one_unit, print_json
 from holdfast.cli.world_building import build_world
-from holdfast.framework.world import World
+from holdfast.scheduling.framework.world import World
 from holdfast.state.columns.interner import PODS
 
 ASKED = (scheme.NODES, scheme.PODS, scheme.RESERVATIONS)

@@ -21,10 +21,10 @@ from holdfast.cli.scheduler_configuration import SchedulerSetup
 from holdfast.cli.snapshot import Snapshot
 from holdfast.cli.table import format_duration, list_amounts, print_json
 from holdfast.cli.world_building import DEFAULT_GATES, build_world
-from holdfast.engine.profile import Profile
 from holdfast.runtime.clock import SystemClock
 from holdfast.runtime.errors import BadRequest, NotFound, Refused, aggregate_message
 from holdfast.runtime.feature_gates import FeatureGates
+from holdfast.scheduling.engine.profile import Profile
 from holdfast.state.device_share.ledger import annotated_use
 from holdfast.state.numa.cpu_set import format_cpu_list
 from holdfast.state.numa.resource_status import read_allocation

@@ -16,7 +16,6 @@ from holdfast.api.field_errors import invalid
 from holdfast.api.meta import LabelSelector
 from holdfast.api.resource_names import CPU, MEMORY
 from holdfast.api.validation.template import check_selector
-from holdfast.configuration.problems import Problems
 from holdfast.descheduler.policies.policy import (
     CandidatePod,
     Candidates,
@@ -26,7 +25,8 @@ from holdfast.descheduler.policies.policy import (
     selector_or_everything,
 )
 from holdfast.descheduler.simulation import Simulation
-from holdfast.framework.extender import ConfigurationPart
+from holdfast.scheduling.configuration.problems import Problems
+from holdfast.scheduling.framework.extender import ConfigurationPart
 from holdfast.state.columns.pod_info import PodInfo
 from holdfast.state.migration.pod_selection import pod_rank
 

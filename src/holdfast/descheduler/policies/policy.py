@@ -11,9 +11,9 @@ from holdfast.api.labels import EVERYTHING, Selector, from_selector
 from holdfast.api.meta import LabelSelector
 from holdfast.api.pod import Pod
 from holdfast.api.validation.template import check_selector
-from holdfast.configuration.problems import Problems
 from holdfast.descheduler.simulation import Simulation
-from holdfast.framework.extender import ConfigurationPart
+from holdfast.scheduling.configuration.problems import Problems
+from holdfast.scheduling.framework.extender import ConfigurationPart
 from holdfast.state.columns.pod_info import PodInfo
 from holdfast.state.migration.pod_selection import pod_rank
 

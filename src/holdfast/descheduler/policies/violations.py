@@ -7,7 +7,6 @@ from typing import ClassVar
 from holdfast.api.node import Taint
 from holdfast.api.node_selection import preferred_nodes, required_nodes
 from holdfast.api.tolerations import NO_SCHEDULE, PREFER_NO_SCHEDULE, find_untolerated
-from holdfast.configuration.problems import Problems
 from holdfast.descheduler.policies.policy import (
     ALWAYS_FITS,
     CandidatePod,
@@ -19,16 +18,17 @@ from holdfast.descheduler.policies.policy import (
     in_order,
 )
 from holdfast.descheduler.simulation import STEP, Simulation
-from holdfast.framework.plugin import PodChange
-from holdfast.plugins.inter_pod_affinity import InterPodAffinity
-from holdfast.plugins.inter_pod_affinity.affinity_rules import (
+from holdfast.runtime.errors import BadRequest
+from holdfast.scheduling.configuration.problems import Problems
+from holdfast.scheduling.framework.plugin import PodChange
+from holdfast.scheduling.plugins.inter_pod_affinity import InterPodAffinity
+from holdfast.scheduling.plugins.inter_pod_affinity.affinity_rules import (
     ANTI_AFFINITY,
     EXISTING_ANTI_AFFINITY,
     AffinityRules,
 )
-from holdfast.plugins.pod_topology_spread import PodTopologySpread
-from holdfast.plugins.pod_topology_spread.hard_constraints import HardConstraints
-from holdfast.runtime.errors import BadRequest
+from holdfast.scheduling.plugins.pod_topology_spread import PodTopologySpread
+from holdfast.scheduling.plugins.pod_topology_spread.hard_constraints import HardConstraints
 from holdfast.state.columns.pod_info import PodInfo
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"

@@ -1,0 +1,118 @@
+"""The world as one pod sees it in one scheduling attempt."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from typing import TYPE_CHECKING, Protocol
+
+from holdfast.api.labels import Selector
+from holdfast.state.columns.affinity_terms import PodSelector
+from holdfast.state.columns.counters import PodSelectors
+from holdfast.state.columns.hidden_reserve_pods import AnyCount, AnyTerm, HiddenReservePods
+from holdfast.state.columns.node_rows import Rows
+from holdfast.state.columns.node_table import NodeTable
+from holdfast.state.columns.pod_info import PodInfo
+from holdfast.state.reservations.reserved_resources import ReservedForPod
+
+if TYPE_CHECKING:
+    from holdfast.scheduling.framework.world import World
+
+
+class MatchedReservations(Protocol):
+    """The reservations that a pod may use.
+
+    On ``rows`` NodeResourcesFit leaves the verdict to the Reservation plugin, which knows what of
+    the reserved resources is available to the pod.
+    """
+
+    @property
+    def key(self) -> Hashable:
+        """Equal for two pods exactly if they match the same reservations."""
+        ...
+
+    @property
+    def rows(self) -> Rows:
+        """Rows with a matched reservation, ascending, each once."""
+        ...
+
+    @property
+    def slots(self) -> Rows:
+        """The reservations, by their slots in the ledger, in the order of their rows."""
+        ...
+
+    @property
+    def hidden_pods(self) -> HiddenReservePods:
+        """The reserve pods of these reservations, which do not exist for the pod."""
+        ...
+
+
+class View:
+    """The world as one pod sees it at one moment.
+
+    Without ``reservations`` no reservation matches, and reserved resources are in use for every
+    pod: the profile has no plugin that allocates reservations.
+    """
+
+    __slots__ = ("_matched", "_matched_known", "nodes", "now", "pod", "world")
+
+    def __init__(
+        self, world: World, pod: PodInfo, now: float, *, reservations: bool = True
+    ) -> None:
+        self.world = world
+        self.nodes: NodeTable = world.nodes
+        self.pod = pod
+        self.now = now
+        self._matched: MatchedReservations | None = None
+        self._matched_known = not reservations
+
+    @property
+    def matched_reservations(self) -> MatchedReservations | None:
+        """The reservations that the pod may use, or None; looked up once."""
+        if not self._matched_known:
+            self._matched_known = True
+            self._matched = self.world.match(self.pod)
+        return self._matched
+
+    @property
+    def hidden_pods(self) -> HiddenReservePods | None:
+        """The reserve pods that do not exist for this pod, or None."""
+        matched = self.matched_reservations
+        return None if matched is None else matched.hidden_pods
+
+    @property
+    def reserved_for_pod(self) -> ReservedForPod | None:
+        """What is reserved for the pod, and so counts as free when nodes are scored, or None."""
+        return (
+            None
+            if self.matched_reservations is None
+            else self.world.reservations.reserved_for_pod(self.pod)
+        )
+
+    @property
+    def reserved_key(self) -> Hashable:
+        """A key for ``reserved_for_pod``: pods with different keys may get different scores."""
+        found = self.matched_reservations
+        return None if found is None else (found.rows.tobytes(), found.slots.tobytes())
+
+    def counter(self, namespace: str, selector: Selector) -> AnyCount:
+        """Return a counter of the pods that a selector matches, as this pod sees them."""
+        return self.count((PodSelector(frozenset((namespace,)), selector),))
+
+    def count(self, pod_selectors: PodSelectors) -> AnyCount:
+        """Return a counter of the pods that match all selectors, as this pod sees them."""
+        counter = self.nodes.count(pod_selectors, self.pod.namespace)
+        hidden_pods = self.hidden_pods
+        return counter if hidden_pods is None else hidden_pods.count(counter)
+
+    def existing_terms_for(self) -> tuple[AnyTerm, ...]:
+        """Return the affinity terms of existing pods that match this pod.
+
+        Depends on the epochs ``existing_terms`` and ``namespaces``.
+        """
+        terms, hidden_pods = self.nodes.existing_terms_for(self.pod), self.hidden_pods
+        return terms if hidden_pods is None else tuple([hidden_pods.term(term) for term in terms])
+
+    @property
+    def nominated(self) -> Mapping[int, Mapping[str, PodInfo]]:
+        """Other nominated pods of at least this pod's priority, by row and uid."""
+        return self.world.nominations.ahead_by_row(self.pod)
