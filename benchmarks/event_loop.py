@@ -31,14 +31,14 @@ import tenants
 from holdfast.api.meta import Object
 from holdfast.api.resource import Resource
 from holdfast.api.scheme import PODS, PRIORITY_CLASSES
-from holdfast.apiserver.inprocess import InProcessTransport
-from holdfast.apiserver.server import ApiServer
 from holdfast.cli import garbage_collection
 from holdfast.client.client import Client
 from holdfast.runtime.clock import SystemClock
 from holdfast.scheduling.plugins import default_profiles
 from holdfast.scheduling.scheduler.scheduler import Scheduler
-from holdfast.store.store import Store
+from holdfast.server.api_server import ApiServer
+from holdfast.server.inprocess import InProcessTransport
+from holdfast.server.store.store import Store
 from holdfast.testing import a_claim, a_device_class, a_node, a_pod
 from holdfast.testing.builders import Raw, an_object, resource_of
 

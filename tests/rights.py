@@ -9,8 +9,8 @@ import msgspec
 import yaml
 
 from holdfast.api.classic_dra.names import KEP_GROUP, OWN_GROUP
-from holdfast.apiserver.wire.request_info import parse_request_info
 from holdfast.client.transport import Response
+from holdfast.server.wire.request_info import parse_request_info
 
 RBAC = Path(__file__).parents[1] / "deploy" / "rbac"
 ALSO_NEEDED = {

@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from holdfast.api.scheme import NODES, PODS
-from holdfast.apiserver.inprocess import InProcessTransport
 from holdfast.client.client import Client
 from holdfast.cluster import Cluster
 from holdfast.runtime.clock import SystemClock
@@ -18,6 +17,7 @@ from holdfast.runtime.settings import (
     ServerSettings,
 )
 from holdfast.scheduling.engine.audit import Auditor
+from holdfast.server.inprocess import InProcessTransport
 from holdfast.testing import a_pod
 
 

@@ -11,13 +11,13 @@ from holdfast.api.classic_dra.names import KEP_GROUP, OWN_GROUP
 from holdfast.api.resource import Resource
 from holdfast.api.scheduling_rights import GROUP
 from holdfast.api.scheme import EVENTS, NODES, PODS, SERVICES
-from holdfast.apiserver.access.bootstrap_roles import ROLES
-from holdfast.apiserver.inprocess import InProcessTransport
-from holdfast.apiserver.kinds.admission.pod_allocations import REFUSAL, WARNING
-from holdfast.apiserver.user import User
 from holdfast.client.client import Client
 from holdfast.controllers.controller_manager import BESIDE_KUBERNETES
 from holdfast.runtime.errors import Forbidden
+from holdfast.server.access.bootstrap_roles import ROLES
+from holdfast.server.inprocess import InProcessTransport
+from holdfast.server.kinds.admission.pod_allocations import REFUSAL, WARNING
+from holdfast.server.user import User
 from holdfast.testing import a_node, a_pod
 from holdfast.testing.harness import Harness
 from rights import RBAC, objects, rights_of_role

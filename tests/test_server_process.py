@@ -111,7 +111,7 @@ print("ready", f"https://127.0.0.1:{listener.getsockname()[1]}", flush=True)
 @pytest.fixture
 def credentials(tmp_path):
     """Create the credentials of an earlier server."""
-    from holdfast.apiserver.access.credentials import (
+    from holdfast.server.access.credentials import (
         ensure_component_certificates,
         ensure_credentials,
     )

@@ -2,7 +2,7 @@
 
 import ssl
 
-from holdfast.apiserver.access.credentials import Credentials
+from holdfast.server.access.credentials import Credentials
 
 
 def client_context(credentials: Credentials, *, certificate: bool = True) -> ssl.SSLContext:

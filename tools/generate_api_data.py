@@ -1,4 +1,4 @@
-"""Generate the API data that ships in the wheel (``src/holdfast/apiserver/data/*.json.gz``).
+"""Generate the API data that ships in the wheel (``src/holdfast/server/data/*.json.gz``).
 
 Users need neither Go nor the 22 MB schema package: the parts that Holdfast reads are generated once
 and committed.
@@ -36,7 +36,7 @@ from pathlib import Path
 from api_data import protos, schemas
 
 ROOT = Path(__file__).resolve().parent.parent
-OUT = ROOT / "src" / "holdfast" / "apiserver" / "data"
+OUT = ROOT / "src" / "holdfast" / "server" / "data"
 MODULES = ("api", "apimachinery", "apiextensions-apiserver", "kube-aggregator")
 
 

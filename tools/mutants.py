@@ -56,7 +56,7 @@ PACKAGES = {
         ("tests/engine/*.py", "tests/framework/*.py", "tests/conformance/*.py"),
     ),
     "kinds": Package(
-        ("src/holdfast/apiserver/kinds/**/*.py",),
+        ("src/holdfast/server/kinds/**/*.py",),
         tuple(f"tests/apiserver/test_{name}.py" for name in (
             "recorded_answers", "*validation", "custom_resources", "definition_faults", "deletion",
             "list_limits", "pod_binding", "printers", "priority_classes", "reservation_warnings",

@@ -33,8 +33,8 @@ from holdfast.runtime.settings import (
 from holdfast.server_process import ServerProcess
 
 if TYPE_CHECKING:
-    from holdfast.descheduler.configuration import DeschedulerConfiguration
-    from holdfast.descheduler.descheduler import Descheduler
+    from holdfast.controllers.descheduler.configuration import DeschedulerConfiguration
+    from holdfast.controllers.descheduler.descheduler import Descheduler
     from holdfast.scheduling.configuration.reading import Configuration
 
 ClientFor = Callable[[str], Client]
@@ -171,7 +171,7 @@ def _descheduler(
     """Return the descheduler; every scheduler of this cluster knows reservations."""
     if configuration is None:
         return None
-    from holdfast.descheduler.descheduler import Descheduler
+    from holdfast.controllers.descheduler.descheduler import Descheduler
 
     migration = configuration.migration
     if migration.scheduler_names == MigrationSettings().scheduler_names:
@@ -296,7 +296,7 @@ class Cluster:
     def _write_node_kubeconfigs(self, agents: Mapping[str, Path]) -> None:
         """Write the kubeconfig of each node with an agent, for the agent and its drivers."""
         from holdfast.agent.node_agent import prepare_directory
-        from holdfast.apiserver.access.credentials import write_node_kubeconfig
+        from holdfast.server.access.credentials import write_node_kubeconfig
 
         for name, directory in agents.items():
             prepare_directory(directory)
@@ -306,7 +306,7 @@ class Cluster:
             self._node_kubeconfigs[name] = path
 
     async def _start_server(self) -> ClientFor:
-        from holdfast.apiserver.user import certificate_name
+        from holdfast.server.user import certificate_name
 
         settings = self._settings
         if settings.single_process:

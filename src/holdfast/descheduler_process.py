@@ -12,9 +12,9 @@ from prometheus_client import CollectorRegistry, generate_latest
 from holdfast.client.client import Client
 from holdfast.client.endpoint import Endpoint
 from holdfast.client.http import HttpTransport
-from holdfast.descheduler.configuration import NAME, DeschedulerConfiguration, read
-from holdfast.descheduler.descheduler import Descheduler
-from holdfast.descheduler.plan import PlannedMove
+from holdfast.controllers.descheduler.configuration import NAME, DeschedulerConfiguration, read
+from holdfast.controllers.descheduler.descheduler import Descheduler
+from holdfast.controllers.descheduler.plan import PlannedMove
 from holdfast.elected_process import ElectedProcess
 from holdfast.runtime.clock import Clock
 from holdfast.runtime.errors import BadConfiguration

@@ -16,10 +16,10 @@ from holdfast.runtime.errors import Refused
 from holdfast.runtime.settings import ServerSettings
 
 if TYPE_CHECKING:
-    from holdfast.apiserver.access.credentials import Credentials
-    from holdfast.apiserver.server import ApiServer
-    from holdfast.apiserver.wire.https_listener import HttpsServer
-    from holdfast.store.store import Store
+    from holdfast.server.access.credentials import Credentials
+    from holdfast.server.api_server import ApiServer
+    from holdfast.server.store.store import Store
+    from holdfast.server.wire.https_listener import HttpsServer
 
 PKI = "pki"
 """Directory of keys and certificates, in the data directory."""
@@ -51,14 +51,14 @@ class EmbeddedServer:
 
         ``components_connect``: the components are in another process and need certificates.
         """
-        from holdfast.apiserver.access.credentials import (
+        from holdfast.server.access.credentials import (
             ensure_component_certificates,
             ensure_credentials,
             kubelet_client_certificate,
         )
-        from holdfast.apiserver.server import ApiServer
-        from holdfast.apiserver.wire.kubelet_client import KubeletClient
-        from holdfast.store.store import Store
+        from holdfast.server.api_server import ApiServer
+        from holdfast.server.store.store import Store
+        from holdfast.server.wire.kubelet_client import KubeletClient
 
         store = Store.open(data_dir / "store", clock)
         https_server: HttpsServer | None = None
@@ -86,8 +86,8 @@ class EmbeddedServer:
 
     def client(self, user: str) -> Client:
         """Return an in-process client with the rights of a component or of a node."""
-        from holdfast.apiserver.inprocess import InProcessTransport
-        from holdfast.apiserver.user import own_user
+        from holdfast.server.inprocess import InProcessTransport
+        from holdfast.server.user import own_user
 
         return Client(InProcessTransport(self.server, own_user(user)), user)
 
@@ -103,7 +103,7 @@ class EmbeddedServer:
 async def _listen(
     server: ApiServer, settings: ServerSettings, credentials: Credentials
 ) -> HttpsServer:
-    from holdfast.apiserver.https_server import serve_https
+    from holdfast.server.https_server import serve_https
 
     try:
         return await serve_https(server, settings.host, settings.port, credentials, settings.limits)
@@ -117,7 +117,7 @@ async def _listen(
 
 
 def _write_kubeconfig(credentials: Credentials, kubeconfig: Path, url: str) -> None:
-    from holdfast.apiserver.access.credentials import write_kubeconfig
+    from holdfast.server.access.credentials import write_kubeconfig
 
     try:
         write_kubeconfig(credentials, kubeconfig, url)

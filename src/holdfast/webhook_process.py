@@ -14,12 +14,6 @@ import msgspec
 from aiohttp import web
 from prometheus_client import CollectorRegistry, generate_latest
 
-from holdfast.apiserver.user import User
-from holdfast.apiserver.wire.connections import IncomingConnection
-from holdfast.apiserver.wire.http_connection import HttpConnection, read_body
-from holdfast.apiserver.wire.https_listener import HttpsServer, listen
-from holdfast.apiserver.wire.in_flight import InFlightLimits, too_many
-from holdfast.apiserver.wire.responses import error_response
 from holdfast.runtime.certificates import KeyPair, make_authority, make_server_certificate
 from holdfast.runtime.clock import Clock
 from holdfast.runtime.errors import (
@@ -40,6 +34,12 @@ from holdfast.runtime.metric_types import (
 from holdfast.runtime.private_files import replace_file, write_private
 from holdfast.runtime.repeated_log import Repeats
 from holdfast.runtime.settings import ServerLimits
+from holdfast.server.user import User
+from holdfast.server.wire.connections import IncomingConnection
+from holdfast.server.wire.http_connection import HttpConnection, read_body
+from holdfast.server.wire.https_listener import HttpsServer, listen
+from holdfast.server.wire.in_flight import InFlightLimits, too_many
+from holdfast.server.wire.responses import error_response
 from holdfast.state.classic_dra.admission_review import answer_review
 
 PATH, PAGES = "/pods", ("healthz", "livez", "readyz")

@@ -13,12 +13,12 @@ from holdfast.agent.node_setup import make_agent
 from holdfast.api.classic_dra.types import classic_resources
 from holdfast.api.node_names import STANDALONE
 from holdfast.api.scheme import EVENTS
-from holdfast.apiserver.inprocess import InProcessTransport
-from holdfast.apiserver.kinds.printers.pods import POD
-from holdfast.apiserver.user import own_user
 from holdfast.client.client import Client
 from holdfast.runtime.errors import NotFound
 from holdfast.runtime.settings import NodeSettings
+from holdfast.server.inprocess import InProcessTransport
+from holdfast.server.kinds.printers.pods import POD
+from holdfast.server.user import own_user
 from holdfast.testing.builders import a_pod
 from holdfast.testing.faults import FaultyTransport
 

@@ -15,8 +15,6 @@ from agent.recording_driver import EFFECTS, holders
 from holdfast.agent.claim_checkpoint import CLAIM_CHECKPOINT, read_claims
 from holdfast.agent.node_pod import NODE_PODS
 from holdfast.api.scheme import DEVICE_CLASSES, RESOURCE_CLAIM_TEMPLATES, RESOURCE_CLAIMS
-from holdfast.apiserver.access.credentials import write_node_kubeconfig
-from holdfast.apiserver.inprocess import InProcessTransport
 from holdfast.client.client import Client
 from holdfast.client.informer import Informer
 from holdfast.cluster import PKI, Cluster
@@ -29,6 +27,8 @@ from holdfast.runtime.settings import (
     SchedulerSettings,
     ServerSettings,
 )
+from holdfast.server.access.credentials import write_node_kubeconfig
+from holdfast.server.inprocess import InProcessTransport
 from holdfast.testing import a_pod
 from holdfast.testing.device_builders import a_claim, a_claim_template, a_device_class
 from soak_size import SEED

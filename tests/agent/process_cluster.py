@@ -8,12 +8,12 @@ from pathlib import Path
 
 from holdfast.agent.node_pod import NODE_PODS
 from holdfast.api.scheme import EVENTS
-from holdfast.apiserver.inprocess import InProcessTransport
 from holdfast.client.client import Client
 from holdfast.cluster import Cluster
 from holdfast.runtime.clock import SystemClock
 from holdfast.runtime.errors import NotFound
 from holdfast.runtime.settings import ClusterSettings, NodeSettings, ServerSettings
+from holdfast.server.inprocess import InProcessTransport
 from holdfast.testing import a_pod
 
 SECONDS = 90.0

@@ -15,12 +15,12 @@ from holdfast.agent.pod_devices import NotPrepared
 from holdfast.agent.simulated_nodes import SimulatedNodes
 from holdfast.api.classic_dra.names import POD_CLAIMS
 from holdfast.api.scheme import RESOURCE_CLAIMS
-from holdfast.apiserver.inprocess import InProcessTransport
-from holdfast.apiserver.user import own_user
 from holdfast.client.client import Client
 from holdfast.kubelet_api import DRA_PLUGIN, DRA_V1
 from holdfast.runtime.errors import NotFound
 from holdfast.runtime.feature_gates import FeatureGates
+from holdfast.server.inprocess import InProcessTransport
+from holdfast.server.user import own_user
 from holdfast.testing.builders import a_node, a_pod, typed
 from holdfast.testing.device_builders import a_claim
 from holdfast.testing.faults import Fault

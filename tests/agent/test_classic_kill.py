@@ -15,7 +15,6 @@ from agent.killed_node import KILLS, NODE, SECONDS, KilledNode, kill_and_check
 from agent.process_cluster import short_directory
 from holdfast.api.classic_dra.node_inventory import NODE_INVENTORIES
 from holdfast.api.classic_dra.types import classic_resources
-from holdfast.apiserver.access.credentials import write_node_kubeconfig
 from holdfast.client.client import Client
 from holdfast.client.http import HttpTransport
 from holdfast.client.informer import Informer
@@ -24,6 +23,7 @@ from holdfast.cluster import PKI
 from holdfast.controllers.controller_manager import ControllerManager
 from holdfast.driverkit.classic.handle import decode_handle
 from holdfast.runtime.clock import SystemClock
+from holdfast.server.access.credentials import write_node_kubeconfig
 from holdfast.testing.classic_builders import a_classic_claim, a_classic_class
 
 CLASSIC = classic_resources()

@@ -19,14 +19,14 @@ from holdfast.agent.node_pod import NODE_PODS
 from holdfast.api.meta import Object
 from holdfast.api.node_names import CERTIFICATE_ANNOTATION
 from holdfast.api.resource import Resource
-from holdfast.apiserver.inprocess import InProcessTransport
-from holdfast.apiserver.user import component_user
 from holdfast.client.client import Client
 from holdfast.client.transport import Request
 from holdfast.cluster import Cluster
 from holdfast.runtime.certificates import KeyPair, make_client_certificate
 from holdfast.runtime.clock import SystemClock
 from holdfast.runtime.settings import ClusterSettings, NodeSettings, ServerSettings
+from holdfast.server.inprocess import InProcessTransport
+from holdfast.server.user import component_user
 from holdfast.testing import a_pod
 from kubectl_program import find_kubectl
 

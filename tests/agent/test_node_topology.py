@@ -9,11 +9,11 @@ from holdfast.agent.node_topology import devices_of, topology_of
 from holdfast.agent.simulated_nodes import SimulatedNodes
 from holdfast.api.koordinator_names import CPU_MANAGER_POLICY, CPU_TOPOLOGY
 from holdfast.api.scheme import NODE_RESOURCE_TOPOLOGIES, NODES, SHARED_DEVICES
-from holdfast.apiserver.inprocess import InProcessTransport
-from holdfast.apiserver.user import SIMULATED_NODES
 from holdfast.client.client import Client
 from holdfast.runtime.errors import NotFound
 from holdfast.runtime.settings import NodeShape
+from holdfast.server.inprocess import InProcessTransport
+from holdfast.server.user import SIMULATED_NODES
 from holdfast.testing import a_node
 
 SHAPE = NodeShape(cpu="16", memory="64Gi", numa=2, koordinator_gpus=4)

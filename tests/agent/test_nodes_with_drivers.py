@@ -19,7 +19,6 @@ from holdfast.agent.node_agent import NodeIdentity
 from holdfast.agent.node_pod import NODE_PODS
 from holdfast.agent.node_setup import make_agent
 from holdfast.api.scheme import EVENTS, NODES, PODS, RESOURCE_SLICES
-from holdfast.apiserver.inprocess import InProcessTransport
 from holdfast.cli.explanation_text import format_explanation
 from holdfast.cli.why_command import answer_about
 from holdfast.client.backoff import Backoff
@@ -33,6 +32,7 @@ from holdfast.runtime.feature_gates import FeatureGates
 from holdfast.runtime.settings import ClusterSettings, NodeSettings, ServerSettings
 from holdfast.scheduling.configuration.reading import Configuration
 from holdfast.scheduling.plugins import default_profiles
+from holdfast.server.inprocess import InProcessTransport
 from holdfast.testing.builders import a_deployment, a_pod, resource_of
 from holdfast.testing.device_builders import a_claim, a_device_class, a_slice
 from holdfast.testing.drivers import Block, Fail, FaultyDriver

@@ -12,10 +12,10 @@ from holdfast.agent import process_runtime
 from holdfast.agent.node_agent import prepare_directory
 from holdfast.agent.node_pod import NODE_PODS
 from holdfast.api.scheme import NODES
-from holdfast.apiserver.access.credentials import write_node_kubeconfig
 from holdfast.client.transport import Request
 from holdfast.runtime.clock import SystemClock
 from holdfast.runtime.errors import Refused
+from holdfast.server.access.credentials import write_node_kubeconfig
 
 PROCESS = {"holdfast.dev/runtime": "process"}
 WAIT = "echo up; while ! test -e go; do sleep 0.02; done; exit 4"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from holdfast.runtime.clock import SystemClock
-from holdfast.store import Store
+from holdfast.server.store import Store
 
 
 async def store_directly(directory, *objects):

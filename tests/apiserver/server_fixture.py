@@ -19,24 +19,24 @@ from typing import Any
 import aiohttp
 import msgspec
 
-from holdfast.apiserver.access.credentials import (
-    Credentials,
-    ensure_credentials,
-    write_kubeconfig,
-)
-from holdfast.apiserver.descriptor import KindDescriptor
-from holdfast.apiserver.https_server import serve_https
-from holdfast.apiserver.inprocess import InProcessTransport
-from holdfast.apiserver.kinds import BUILT_IN
-from holdfast.apiserver.server import ApiServer
-from holdfast.apiserver.user import ADMIN, User
-from holdfast.apiserver.wire.https_listener import HttpsServer
 from holdfast.client.client import Client
 from holdfast.runtime.clock import Clock, SystemClock
 from holdfast.runtime.feature_gates import FeatureGates
 from holdfast.runtime.settings import ServerLimits
-from holdfast.store import Retention, Store
-from holdfast.store.database import WriteFault
+from holdfast.server.access.credentials import (
+    Credentials,
+    ensure_credentials,
+    write_kubeconfig,
+)
+from holdfast.server.api_server import ApiServer
+from holdfast.server.descriptor import KindDescriptor
+from holdfast.server.https_server import serve_https
+from holdfast.server.inprocess import InProcessTransport
+from holdfast.server.kinds import BUILT_IN
+from holdfast.server.store import Retention, Store
+from holdfast.server.store.database import WriteFault
+from holdfast.server.user import ADMIN, User
+from holdfast.server.wire.https_listener import HttpsServer
 from holdfast.testing.bootstrap_copy import copy_bootstrap_objects
 from kubectl_program import QUICK, find_kubectl
 from tls_client import client_context

@@ -5,10 +5,10 @@ import pytest
 
 from apiserver.server_fixture import start_server
 from holdfast.api.validation.json_fields import is_same
-from holdfast.apiserver.inprocess import InProcessTransport
-from holdfast.apiserver.user import User
 from holdfast.client.transport import Request
 from holdfast.runtime.feature_gates import FeatureGates
+from holdfast.server.inprocess import InProcessTransport
+from holdfast.server.user import User
 from validation.device_builders import CLAIMS, DRIVER, claim, expression, term
 from validation.device_statuses import consumer, device_status, status
 

@@ -9,11 +9,11 @@ from apiserver.server_fixture import start_server
 from holdfast.api.classic_dra.claims import classic_entries
 from holdfast.api.decode import convert_object
 from holdfast.api.pod import Pod
-from holdfast.apiserver.data import load
-from holdfast.apiserver.inprocess import InProcessTransport
 from holdfast.client.classic_group import find_classic_group
 from holdfast.client.client import Client
 from holdfast.runtime.feature_gates import FeatureGates
+from holdfast.server.data import load
+from holdfast.server.inprocess import InProcessTransport
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 NAMED = {"name": "gpu", "claim": {"resourceClaimName": "mine"}}

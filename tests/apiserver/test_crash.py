@@ -6,8 +6,8 @@ import msgspec
 from apiserver.sample_objects import CONFIGMAPS, configmap
 from apiserver.server_fixture import start_server
 from apiserver.server_subprocess import server_process
-from holdfast.apiserver.access.credentials import ensure_credentials
 from holdfast.runtime.clock import SystemClock
+from holdfast.server.access.credentials import ensure_credentials
 from tls_client import client_context
 
 

@@ -7,8 +7,8 @@ from apiserver.media_types import MERGE, TABLE
 from apiserver.sample_objects import NAMESPACES
 from apiserver.server_fixture import start_server
 from apiserver.widgets import CRDS, WIDGETS, definition, widget
-from holdfast.apiserver.server import ApiServer
-from holdfast.store import ObjectKey, Store
+from holdfast.server.api_server import ApiServer
+from holdfast.server.store import ObjectKey, Store
 from holdfast.testing.clock import VirtualClock
 
 

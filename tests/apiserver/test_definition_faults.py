@@ -12,9 +12,9 @@ from apiserver.direct_store import store_directly
 from apiserver.media_types import MERGE
 from apiserver.server_fixture import start_server
 from apiserver.widgets import CRDS, WIDGETS, definition, widget
-from holdfast.apiserver.kinds.validation.crds import check_definition
-from holdfast.apiserver.schema.field_validation import prune_mistyped, prune_type
-from holdfast.store import ObjectKey
+from holdfast.server.kinds.validation.crds import check_definition
+from holdfast.server.schema.field_validation import prune_mistyped, prune_type
+from holdfast.server.store import ObjectKey
 
 PATH = f"{CRDS}/widgets.example.com"
 CLEANUP = "customresourcecleanup.apiextensions.k8s.io"
@@ -191,7 +191,7 @@ async def test_a_stored_definition_that_cannot_be_served(tmp_path, caplog, broke
     for _ in range(2):
         caplog.clear()
         async with start_server(tmp_path) as api:
-            lines = [r for r in caplog.records if r.name == "holdfast.apiserver.crd_registration"]
+            lines = [r for r in caplog.records if r.name == "holdfast.server.crd_registration"]
             assert [r.levelno for r in lines] == [logging.ERROR]
             assert 'customresourcedefinitions.apiextensions.k8s.io "widgets.example.com"' in (
                 lines[0].getMessage()

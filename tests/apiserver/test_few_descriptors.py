@@ -10,11 +10,11 @@ import pytest
 
 from apiserver.raw_http import connect
 from apiserver.sample_objects import PODS
-from holdfast.apiserver.access.credentials import ensure_credentials
 from holdfast.client.endpoint import Endpoint
 from holdfast.client.http import HttpTransport
 from holdfast.client.transport import Request
 from holdfast.runtime.clock import SystemClock
+from holdfast.server.access.credentials import ensure_credentials
 
 DESCRIPTORS = 192
 IDLE, HALF_SENT = 220, 40

@@ -9,8 +9,8 @@ import pytest
 
 from apiserver.sample_objects import CONFIGMAPS, PODS, configmap
 from apiserver.server_subprocess import server_process
-from holdfast.apiserver.access.credentials import ensure_credentials
 from holdfast.runtime.clock import SystemClock
+from holdfast.server.access.credentials import ensure_credentials
 from tls_client import client_context
 
 JSON = "application/json"

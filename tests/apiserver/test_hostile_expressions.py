@@ -8,8 +8,8 @@ from holdfast.api.cel.errors import EvaluationError
 from holdfast.api.cel.rules import RuleInput, RuleScope
 from holdfast.api.quantity import Quantity
 from holdfast.api.string_formats import FORMATS
-from holdfast.apiserver.schema import jsonpath
 from holdfast.runtime.errors import BadRequest
+from holdfast.server.schema import jsonpath
 
 
 def thing(value):

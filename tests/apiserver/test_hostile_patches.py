@@ -6,9 +6,9 @@ import pytest
 from apiserver.sample_crd import CRDS, THINGS, definition
 from apiserver.sample_objects import CONFIGMAPS, PODS, configmap, pod
 from holdfast.api import scheme
-from holdfast.apiserver.schema.strategic_merge_patch import strategic_merge
-from holdfast.apiserver.verbs.json_patch import apply_json_patch
 from holdfast.runtime.errors import BadRequest, Invalid, TooLarge
+from holdfast.server.schema.strategic_merge_patch import strategic_merge
+from holdfast.server.verbs.json_patch import apply_json_patch
 
 A = f"{CONFIGMAPS}/a"
 REJECTED = "the server rejected our request due to an error in our request"

@@ -7,12 +7,12 @@ import pytest
 
 from apiserver.node_requests import LEASES, NODES, SECRETS, lease, node, secret
 from apiserver.sample_objects import CONFIGMAPS, NAMESPACES, PODS, binding, configmap, pod
-from holdfast.apiserver.access.credentials import ensure_component_certificates
-from holdfast.apiserver.user import COMPONENTS, certificate_name
 from holdfast.client.endpoint import Endpoint
 from holdfast.client.http import HttpTransport
 from holdfast.client.transport import Request
 from holdfast.runtime.clock import SystemClock
+from holdfast.server.access.credentials import ensure_component_certificates
+from holdfast.server.user import COMPONENTS, certificate_name
 from validation.device_builders import CLAIMS, SLICES, claim, slice_of
 
 DEVICES = "/apis/scheduling.koordinator.sh/v1alpha1/devices"

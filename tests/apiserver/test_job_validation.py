@@ -5,8 +5,8 @@ import copy
 from apiserver.job_cases import BAD, GOOD
 from apiserver.media_types import MERGE
 from holdfast.api.defaults import default_object
-from holdfast.apiserver.kinds.apps import check_workload
-from holdfast.apiserver.kinds.batch import check_cron_job, check_job
+from holdfast.server.kinds.apps import check_workload
+from holdfast.server.kinds.batch import check_cron_job, check_job
 
 CHECKS = {"Job": check_job, "CronJob": check_cron_job}
 CAUSES = {

@@ -6,12 +6,12 @@ from holdfast.api import scheme
 from holdfast.api.resource import Resource
 from holdfast.api.validation import list_limits
 from holdfast.api.validation.counting import tree_of
-from holdfast.apiserver.kinds import BUILT_IN
-from holdfast.apiserver.kinds.custom_resources import KNOWN_CUSTOM_RESOURCES
-from holdfast.apiserver.schema.fields import type_of
-from holdfast.apiserver.verbs.subresources import SHARED
-from holdfast.store.indexing import index_object
-from holdfast.store.objects import ObjectKey
+from holdfast.server.kinds import BUILT_IN
+from holdfast.server.kinds.custom_resources import KNOWN_CUSTOM_RESOURCES
+from holdfast.server.schema.fields import type_of
+from holdfast.server.store.indexing import index_object
+from holdfast.server.store.objects import ObjectKey
+from holdfast.server.verbs.subresources import SHARED
 
 RESOURCES = [descriptor.resource for descriptor in BUILT_IN]
 

@@ -7,8 +7,8 @@ import pytest
 from apiserver.sample_objects import PODS, pod
 from apiserver.server_fixture import start_server
 from holdfast.api import koordinator_names as names
-from holdfast.apiserver.kinds.koordinator_checks import gpu_share_errors
 from holdfast.runtime.feature_gates import FeatureGates
+from holdfast.server.kinds.koordinator_checks import gpu_share_errors
 
 TOPOLOGIES = "/apis/topology.node.k8s.io/v1alpha1/noderesourcetopologies"
 KOORDINATOR = "/apis/scheduling.koordinator.sh/v1alpha1"

@@ -10,9 +10,9 @@ import pytest
 
 from apiserver import every_kind
 from apiserver.widgets import CRDS
-from holdfast.apiserver.kinds import BUILT_IN
-from holdfast.apiserver.verbs.patching import merge_patch
 from holdfast.runtime.feature_gates import FeatureGates
+from holdfast.server.kinds import BUILT_IN
+from holdfast.server.verbs.patching import merge_patch
 
 CUSTOM_GROUPS = {
     "dra.holdfast.dev",

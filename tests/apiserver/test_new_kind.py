@@ -8,7 +8,8 @@ from apiserver.sample_objects import NAMESPACES
 from apiserver.server_fixture import start_server
 from holdfast.api import field_errors
 from holdfast.api.resource import Resource
-from holdfast.apiserver.descriptor import (
+from holdfast.runtime.errors import Forbidden
+from holdfast.server.descriptor import (
     AdmissionPlugin,
     Conversion,
     DeletionStrategy,
@@ -16,10 +17,9 @@ from holdfast.apiserver.descriptor import (
     new_object_check,
     selectable_fields,
 )
-from holdfast.apiserver.kinds import BUILT_IN
-from holdfast.apiserver.tables.printer import Printer, age, columns, name
-from holdfast.apiserver.unimplemented_features import UnimplementedFeatures, UnimplementedField
-from holdfast.runtime.errors import Forbidden
+from holdfast.server.kinds import BUILT_IN
+from holdfast.server.tables.printer import Printer, age, columns, name
+from holdfast.server.unimplemented_features import UnimplementedFeatures, UnimplementedField
 
 
 def fill_defaults(boat, now):

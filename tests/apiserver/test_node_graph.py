@@ -9,10 +9,10 @@ from itertools import product
 import msgspec
 import pytest
 
-from holdfast.apiserver.access.node_graph import NodeGraph
-from holdfast.apiserver.schema.stored_objects import value_builder
 from holdfast.runtime.clock import SystemClock
-from holdfast.store import ObjectKey, Store
+from holdfast.server.access.node_graph import NodeGraph
+from holdfast.server.schema.stored_objects import value_builder
+from holdfast.server.store import ObjectKey, Store
 from soak_size import SEED, TIMES
 
 NODES, NAMESPACES, NUMBERS = ("n1", "n2", ""), ("a", "b"), range(3)

@@ -26,12 +26,12 @@ from apiserver.node_requests import (
     secret,
 )
 from apiserver.sample_objects import PODS, pod
-from holdfast.apiserver.access.credentials import write_node_kubeconfig
 from holdfast.client.http import HttpTransport
 from holdfast.client.kubeconfig import load
 from holdfast.client.transport import Request
 from holdfast.runtime.clock import SystemClock
 from holdfast.runtime.errors import BadConfiguration
+from holdfast.server.access.credentials import write_node_kubeconfig
 
 NODE_1 = {"impersonate-user": "system:node:n1"}
 SELF = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
@@ -112,7 +112,7 @@ def test_the_certificate_in_a_nodes_kubeconfig_is_kept_until_it_is_near_its_end(
 
 @pytest.fixture
 def pki(tmp_path):
-    from holdfast.apiserver.access.credentials import ensure_credentials
+    from holdfast.server.access.credentials import ensure_credentials
 
     return ensure_credentials(tmp_path / "pki", SystemClock().now()).directory
 

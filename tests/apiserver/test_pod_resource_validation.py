@@ -7,8 +7,8 @@ import pytest
 from apiserver.media_types import MERGE
 from apiserver.pod_resource_cases import BAD, GOOD, JOBS, job
 from holdfast.api.defaults import default_object
-from holdfast.apiserver.kinds.batch import check_cron_job, check_job
-from holdfast.apiserver.kinds.validation.pods import check_pod
+from holdfast.server.kinds.batch import check_cron_job, check_job
+from holdfast.server.kinds.validation.pods import check_pod
 
 CHECKS = {"Pod": check_pod, "Job": check_job, "CronJob": check_cron_job}
 POD_LEVEL = 'supported values: "cpu", "hugepages-", "memory"'

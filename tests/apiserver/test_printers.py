@@ -2,8 +2,8 @@
 
 import pytest
 
-from holdfast.apiserver.kinds.printers.pods import POD
-from holdfast.apiserver.kinds.printers.workloads import AUTOSCALER, CONTROLLER_REVISION, JOB
+from holdfast.server.kinds.printers.pods import POD
+from holdfast.server.kinds.printers.workloads import AUTOSCALER, CONTROLLER_REVISION, JOB
 
 NOW = 1_700_000_000.0
 EARLIER = "2023-11-14T22:03:20Z"

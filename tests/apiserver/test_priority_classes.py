@@ -7,7 +7,7 @@ import pytest
 from apiserver.direct_store import store_directly
 from apiserver.sample_objects import PODS, pod
 from apiserver.server_fixture import start_server
-from holdfast.store import ObjectKey
+from holdfast.server.store import ObjectKey
 
 CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
 

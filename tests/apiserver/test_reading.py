@@ -2,7 +2,7 @@ import pytest
 
 from apiserver.sample_objects import CONFIGMAPS, PODS, binding, configmap, labelled, pod
 from apiserver.server_fixture import start_server
-from holdfast.store import Retention
+from holdfast.server.store import Retention
 
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
 

@@ -21,8 +21,8 @@ from apiserver.recorded_lifecycle import Lifecycle
 from apiserver.recorder import Recorder
 from apiserver.server_fixture import Answer, start_server
 from apiserver.widgets import CRDS
-from holdfast.apiserver.inprocess import InProcessTransport
 from holdfast.client.transport import Request
+from holdfast.server.inprocess import InProcessTransport
 from holdfast.testing import VirtualClock
 
 RECORDED = Path(__file__).parent / "recorded"

@@ -7,9 +7,9 @@ import yaml
 from hypothesis import given
 
 from apiserver.random_devices import claim_specs, slice_specs
-from holdfast.apiserver.kinds.resource import KINDS
-from holdfast.apiserver.schema import field_validation
-from holdfast.apiserver.verbs.conversion import object_to_requested_version, to_storage_version
+from holdfast.server.kinds.resource import KINDS
+from holdfast.server.schema import field_validation
+from holdfast.server.verbs.conversion import object_to_requested_version, to_storage_version
 from soak_size import law
 
 GROUP = "/apis/resource.k8s.io"

@@ -9,9 +9,9 @@ import pytest
 
 from apiserver.comparable_responses import ask
 from apiserver.server_fixture import start_server
-from holdfast.apiserver.kinds.resource import KINDS
-from holdfast.apiserver.verbs.conversion import object_to_requested_version
 from holdfast.runtime.feature_gates import FeatureGates
+from holdfast.server.kinds.resource import KINDS
+from holdfast.server.verbs.conversion import object_to_requested_version
 from real.control_plane import ControlPlane, program
 
 pytestmark = [

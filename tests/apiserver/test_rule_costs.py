@@ -3,7 +3,7 @@
 import pytest
 
 from apiserver.sample_crd import CRDS, THINGS, definition
-from holdfast.apiserver.schema.structural import rule_validation
+from holdfast.server.schema.structural import rule_validation
 
 COST = "'operation cancelled: actual cost limit exceeded': no further validation rules will be run"
 

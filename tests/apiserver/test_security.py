@@ -9,8 +9,8 @@ from apiserver.role_grants import RBAC
 from apiserver.sample_objects import NAMESPACES, PODS, pod
 from apiserver.server_fixture import start_server
 from apiserver.sessions import session_for, time_of
-from holdfast.apiserver.user import component_user
 from holdfast.runtime.certificates import make_authority, make_client_certificate
+from holdfast.server.user import component_user
 from tls_client import client_context
 
 

@@ -13,12 +13,12 @@ import pytest
 from apiserver.raw_http import GUARD_SECONDS, ask, connect
 from apiserver.sample_objects import CONFIGMAPS, PODS, configmap, pod
 from apiserver.server_fixture import start_server
-from holdfast.apiserver.user import ADMIN, ANONYMOUS, User
-from holdfast.apiserver.wire.connections import Connections
-from holdfast.apiserver.wire.https_listener import Listener
-from holdfast.apiserver.wire.in_flight import InFlightLimits
 from holdfast.runtime.errors import TooManyRequests
 from holdfast.runtime.settings import ServerLimits
+from holdfast.server.user import ADMIN, ANONYMOUS, User
+from holdfast.server.wire.connections import Connections
+from holdfast.server.wire.https_listener import Listener
+from holdfast.server.wire.in_flight import InFlightLimits
 from tls_client import client_context
 
 HALF_POST = f"POST {PODS} HTTP/1.1\nhost: HOST\ncontent-length: 3000000\n\n{{"
@@ -263,7 +263,7 @@ async def test_accepting_without_descriptors_waits_and_logs_once(api, monkeypatc
         original(self, *args)
 
     monkeypatch.setattr(Listener, "_accept_failed", counted)
-    monkeypatch.setattr("holdfast.apiserver.wire.https_listener._RETRY_SECONDS", 0.01)
+    monkeypatch.setattr("holdfast.server.wire.https_listener._RETRY_SECONDS", 0.01)
     client = socket.socket()
     client.setblocking(False)
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

@@ -20,8 +20,8 @@ from apiserver.recorded_lifecycle import MARKED, renamed, with_label
 from apiserver.recorder import Recorder
 from apiserver.server_fixture import start_server
 from apiserver.widgets import CRDS
-from holdfast.apiserver.access.bootstrap_roles import ROLES
-from holdfast.apiserver.schema.structural import shipped_crds
+from holdfast.server.access.bootstrap_roles import ROLES
+from holdfast.server.schema.structural import shipped_crds
 from holdfast.testing import VirtualClock
 
 RECORDED = Path(__file__).parent / "recorded"

@@ -6,7 +6,7 @@ import pytest
 
 from apiserver.device_requests import FORBIDDEN, TOO_MANY, refused, write_status
 from apiserver.direct_store import write_directly
-from holdfast.store import ObjectKey
+from holdfast.server.store import ObjectKey
 from validation.device_builders import (
     CLAIMS,
     CLASSES,

@@ -8,15 +8,15 @@ import pytest
 
 from apiserver import every_kind
 from holdfast.api import group_scheduling
-from holdfast.apiserver.inprocess import InProcessTransport
-from holdfast.apiserver.kinds import BUILT_IN
-from holdfast.apiserver.kinds.custom_resources import (
+from holdfast.client.transport import Request
+from holdfast.server.inprocess import InProcessTransport
+from holdfast.server.kinds import BUILT_IN
+from holdfast.server.kinds.custom_resources import (
     KNOWN_CUSTOM_RESOURCES,
     UNIMPLEMENTED_CUSTOM_RESOURCES,
 )
-from holdfast.apiserver.user import MASTERS, User, component_user
-from holdfast.apiserver.verbs.patching import merge_patch
-from holdfast.client.transport import Request
+from holdfast.server.user import MASTERS, User, component_user
+from holdfast.server.verbs.patching import merge_patch
 
 STATUS = Path(__file__).parents[2] / "docs" / "status.md"
 MERGE = {"content-type": "application/merge-patch+json"}

@@ -3,7 +3,7 @@
 import pytest
 
 from apiserver.sample_objects import CONFIGMAPS, PODS, configmap, pod
-from holdfast.apiserver.wire.responses import WARNING_HEADER_LIMIT, warning_header
+from holdfast.server.wire.responses import WARNING_HEADER_LIMIT, warning_header
 
 NAMES = {
     "line break": ("x\r\ny", r"x\r\ny"), "NUL": ("x\0", r"x\x00"),

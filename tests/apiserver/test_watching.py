@@ -5,10 +5,10 @@ import pytest
 
 from apiserver.sample_objects import CONFIGMAPS, PODS, configmap, labelled, pod
 from apiserver.server_fixture import start_server
-from holdfast.apiserver.user import ADMIN
-from holdfast.apiserver.verbs.watch import BATCH_BYTES
 from holdfast.client.transport import Request
-from holdfast.store import Retention
+from holdfast.server.store import Retention
+from holdfast.server.user import ADMIN
+from holdfast.server.verbs.watch import BATCH_BYTES
 from holdfast.testing.clock import VirtualClock
 
 

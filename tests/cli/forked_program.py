@@ -25,7 +25,7 @@ FORK.set_forkserver_preload(
         )
     ]
     + ["holdfast.cluster", "holdfast.agent.simulated_nodes", "holdfast.scheduler_process"]
-    + ["holdfast.controllers.controller_manager", "holdfast.apiserver.https_server"]
+    + ["holdfast.controllers.controller_manager", "holdfast.server.https_server"]
 )
 
 

@@ -14,7 +14,7 @@ from holdfast.api.scheme import NODES, POD_MIGRATION_JOBS, PODS
 from holdfast.cli import background
 from holdfast.cli.descheduler_command import DeschedulerState, moves_text
 from holdfast.client.kubeconfig import load
-from holdfast.descheduler import descheduler as component
+from holdfast.controllers.descheduler import descheduler as component
 from holdfast.descheduler_process import DeschedulerProcess, load_settings
 from holdfast.runtime.clock import SystemClock
 from holdfast.runtime.errors import HoldfastError

@@ -5,17 +5,17 @@ import os
 import pytest
 
 from cli.conftest import mode
-from holdfast.apiserver.access.credentials import (
+from holdfast.cli import running_cluster
+from holdfast.runtime import private_files
+from holdfast.runtime.errors import BadConfiguration, Refused
+from holdfast.server.access.credentials import (
     ensure_credentials,
     hash_token,
     server_tls_context,
     write_kubeconfig,
 )
-from holdfast.apiserver.user import User
-from holdfast.cli import running_cluster
-from holdfast.runtime import private_files
-from holdfast.runtime.errors import BadConfiguration, Refused
-from holdfast.store.data_directory import DataDirectory
+from holdfast.server.store.data_directory import DataDirectory
+from holdfast.server.user import User
 
 URL = "https://127.0.0.1:6443"
 

@@ -43,7 +43,7 @@ def test_quick_commands_load_nothing_heavy(command, tmp_path):
 @pytest.mark.parametrize(
     ("module", "foreign"),
     [
-        ("up_command", {"holdfast.apiserver", "aiohttp", "cryptography", "rich.console"}),
+        ("up_command", {"holdfast.server", "aiohttp", "cryptography", "rich.console"}),
         (
             "apiserver_command",
             {"holdfast.scheduling.scheduler", "holdfast.scheduling.plugins", "numpy"},
@@ -57,7 +57,7 @@ def test_quick_commands_load_nothing_heavy(command, tmp_path):
 def test_a_process_loads_nothing_that_another_process_runs(module, foreign):
     code = f"import sys, holdfast.cli.{module}; print(*sys.modules)"
     if module == "apiserver_command":
-        code = f"import holdfast.apiserver.https_server, holdfast.store; {code}"
+        code = f"import holdfast.server.https_server, holdfast.server.store; {code}"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert f"holdfast.cli.{module}" in done.stdout
     assert not foreign & set(done.stdout.split())

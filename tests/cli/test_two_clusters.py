@@ -12,9 +12,9 @@ import yaml
 
 from cli.conftest import read_until
 from free_port import free_port
-from holdfast.apiserver.access.credentials import ensure_credentials, write_kubeconfig
 from holdfast.cli import running_cluster
 from holdfast.cli.running_cluster import RunningCluster, started_at
+from holdfast.server.access.credentials import ensure_credentials, write_kubeconfig
 
 
 @pytest.fixture

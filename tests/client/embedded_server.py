@@ -4,14 +4,14 @@ import random
 import time
 from contextlib import asynccontextmanager
 
-from holdfast.apiserver.access.credentials import ensure_credentials
-from holdfast.apiserver.https_server import serve_https
-from holdfast.apiserver.inprocess import InProcessTransport
-from holdfast.apiserver.server import ApiServer
 from holdfast.client.endpoint import Endpoint
 from holdfast.client.http import HttpTransport
-from holdfast.store import Store
-from holdfast.store.objects import Retention
+from holdfast.server.access.credentials import ensure_credentials
+from holdfast.server.api_server import ApiServer
+from holdfast.server.https_server import serve_https
+from holdfast.server.inprocess import InProcessTransport
+from holdfast.server.store import Store
+from holdfast.server.store.objects import Retention
 from holdfast.testing.bootstrap_copy import copy_bootstrap_objects
 from tls_client import client_context
 

@@ -1,7 +1,7 @@
 import pytest
 
 from client.transport_suite import TransportSuite
-from holdfast.apiserver.inprocess import InProcessTransport
+from holdfast.server.inprocess import InProcessTransport
 
 
 class TestInProcess(TransportSuite):

@@ -8,11 +8,11 @@ from pathlib import Path
 
 from holdfast.agent.simulated_nodes import SimulatedNodes
 from holdfast.api.scheme import PODS
-from holdfast.apiserver.inprocess import InProcessTransport
-from holdfast.apiserver.server import ApiServer
 from holdfast.client.client import Client
 from holdfast.controllers.controller_manager import CONTROLLERS, ControllerManager
-from holdfast.store import Store
+from holdfast.server.api_server import ApiServer
+from holdfast.server.inprocess import InProcessTransport
+from holdfast.server.store import Store
 from holdfast.testing.bootstrap_copy import copy_bootstrap_objects
 from holdfast.testing.builders import resource_of
 from holdfast.testing.clock import VirtualClock

@@ -16,7 +16,7 @@ from holdfast.api.resource import Resource
 from holdfast.api.scheme import PODS
 from holdfast.client.client import Client
 from holdfast.controllers.claim_consumers import raw_consumers
-from holdfast.controllers.classic_claim.controller import ClassicClaimController
+from holdfast.controllers.classic_dra.controller import ClassicClaimController
 from holdfast.controllers.controller_manager import ControllerManager
 from holdfast.runtime.errors import AlreadyExists, Conflict, NotFound
 from holdfast.testing import Chances, Fault, FaultyTransport

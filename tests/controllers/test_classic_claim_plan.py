@@ -17,8 +17,8 @@ from controllers.classic_objects import (
 from holdfast.api.classic_dra.claim_sources import InvalidEntries
 from holdfast.api.classic_dra.names import POD_CLAIMS
 from holdfast.api.timestamps import rfc3339
-from holdfast.controllers.classic_claim.controller import QuotaWaiters
-from holdfast.controllers.classic_claim.plan import plan_inline_claims, plan_release
+from holdfast.controllers.classic_dra.controller import QuotaWaiters
+from holdfast.controllers.classic_dra.plan import plan_inline_claims, plan_release
 from holdfast.controllers.planned_writes import Delete
 from holdfast.testing import a_pod, typed
 

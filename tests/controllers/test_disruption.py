@@ -9,7 +9,7 @@ from holdfast.api.scheme import DISRUPTION_BUDGETS, NODES
 from holdfast.api.timestamps import rfc3339
 from holdfast.controllers.disruption import BUDGETS, FullBudget, plan_budget
 from holdfast.runtime.errors import TooManyRequests
-from holdfast.store import ObjectKey
+from holdfast.server.store import ObjectKey
 from holdfast.testing import a_deployment, a_node, a_pod, typed
 
 NOW = 1_700_000_000.0

@@ -12,7 +12,7 @@ from holdfast.api.scheme import DEPLOYMENTS, EVENTS, PODS
 from holdfast.controllers.controller_manager import ControllerManager
 from holdfast.controllers.reconciler import Reconciler
 from holdfast.runtime.errors import Invalid
-from holdfast.store import ObjectKey
+from holdfast.server.store import ObjectKey
 from holdfast.testing import a_deployment, a_pod
 
 

@@ -14,7 +14,6 @@ from holdfast.api.scheme import (
     RESOURCE_QUOTAS,
     SERVICES,
 )
-from holdfast.apiserver.descriptor import untyped_resource
 from holdfast.controllers.controller_manager import BESIDE_KUBERNETES, CONTROLLERS
 from holdfast.controllers.resource_quota import (
     RESYNC_SECONDS,
@@ -24,6 +23,7 @@ from holdfast.controllers.resource_quota import (
     plan_quota,
 )
 from holdfast.runtime.errors import Forbidden
+from holdfast.server.descriptor import untyped_resource
 from holdfast.testing import Fault, FaultyTransport
 from holdfast.testing.builders import a_pod, typed
 from quota.quota_cases import CONFIG_MAP, GPU, IMPLICIT, claim, container, exactly, pod, quota

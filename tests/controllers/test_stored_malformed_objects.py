@@ -19,10 +19,10 @@ from apiserver.mutants import mutants
 from controllers.small_cluster import start_small_cluster
 from holdfast.api import scheme
 from holdfast.api.resource import Resource
-from holdfast.apiserver.kinds import BUILT_IN
-from holdfast.apiserver.user import ADMIN, User
 from holdfast.client.transport import Request
-from holdfast.store import ObjectKey
+from holdfast.server.kinds import BUILT_IN
+from holdfast.server.store import ObjectKey
+from holdfast.server.user import ADMIN, User
 from holdfast.testing import (
     a_claim,
     a_claim_template,

@@ -2,15 +2,19 @@
 
 from dataclasses import replace
 
-from holdfast.descheduler.configuration import (
+from holdfast.controllers.descheduler.configuration import (
     ConfiguredPolicy,
     DeschedulerConfiguration,
     DeschedulerProfile,
     read,
 )
-from holdfast.descheduler.plan import plan_moves
-from holdfast.descheduler.policies import POLICIES
-from holdfast.descheduler.simulation import ClusterObjects, Simulation, predicting_profiles
+from holdfast.controllers.descheduler.plan import plan_moves
+from holdfast.controllers.descheduler.policies import POLICIES
+from holdfast.controllers.descheduler.simulation import (
+    ClusterObjects,
+    Simulation,
+    predicting_profiles,
+)
 from holdfast.runtime.settings import MigrationSettings
 from holdfast.testing import a_pod
 from holdfast.testing.builders import typed

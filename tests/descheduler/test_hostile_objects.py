@@ -4,9 +4,9 @@ import pytest
 
 from descheduler.clusters import NOW, SETTINGS, objects, owned, plan, shown
 from holdfast.api.scheme import POD_MIGRATION_JOBS
-from holdfast.descheduler.configuration import DeschedulerConfiguration
-from holdfast.descheduler.plan import PlannedMove, job_body
-from holdfast.descheduler.simulation import (
+from holdfast.controllers.descheduler.configuration import DeschedulerConfiguration
+from holdfast.controllers.descheduler.plan import PlannedMove, job_body
+from holdfast.controllers.descheduler.simulation import (
     ClusterObjects,
     Simulation,
     predicting_profiles,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from aiohttp.test_utils import TestClient, TestServer
 
-from holdfast.apiserver.inprocess import InProcessTransport
 from holdfast.client.client import Client
 from holdfast.driverkit.classic.extender import ExtenderProcess
+from holdfast.server.inprocess import InProcessTransport
 from holdfast.testing import a_node
 
 

@@ -10,15 +10,15 @@ from holdfast.api.classic_dra.node_inventory import NODE_INVENTORIES
 from holdfast.api.classic_dra.types import classic_resources
 from holdfast.api.resource import Resource
 from holdfast.api.scheme import EVENTS, NAMESPACES, PODS
-from holdfast.apiserver.inprocess import InProcessTransport
-from holdfast.apiserver.server import ApiServer
 from holdfast.client.client import Client
 from holdfast.driverkit import Device, Driver
 from holdfast.driverkit.classic.controller_process import ControllerProcess
 from holdfast.driverkit.classic.fitting import Choice, Share
 from holdfast.driverkit.classic.inventory_conversion import raw_spec
 from holdfast.runtime.errors import NotFound
-from holdfast.store.store import Store
+from holdfast.server.api_server import ApiServer
+from holdfast.server.inprocess import InProcessTransport
+from holdfast.server.store.store import Store
 from holdfast.testing import Chances, FaultyTransport, VirtualClock, a_pod
 from holdfast.testing.bootstrap_copy import copy_bootstrap_objects
 from holdfast.testing.kill_points import KillTransport

@@ -11,13 +11,13 @@ from driverkit.classic_controller import CLAIMS, SCHEDULINGS, a_driver
 from holdfast.api.classic_dra.node_inventory import NODE_INVENTORIES
 from holdfast.api.node_names import FAILED_ANNOTATION
 from holdfast.api.scheme import NAMESPACES, NODES, PODS
-from holdfast.apiserver.inprocess import InProcessTransport
 from holdfast.client.client import Client
 from holdfast.driverkit import Device
 from holdfast.driverkit.classic.controller_process import ControllerProcess
 from holdfast.driverkit.classic.inventory_conversion import raw_spec
 from holdfast.runtime.errors import NotFound
 from holdfast.runtime.feature_gates import FeatureGates
+from holdfast.server.inprocess import InProcessTransport
 from holdfast.testing import Chances, FaultyTransport, a_node, a_pod
 from holdfast.testing.classic_builders import a_classic_claim, a_classic_class, inline, named
 from holdfast.testing.harness import Harness

@@ -13,14 +13,14 @@ from holdfast.api.decode import convert_object
 from holdfast.api.devices import ResourceClaim
 from holdfast.api.pod import Pod
 from holdfast.api.scheme import RESOURCE_CLAIMS
-from holdfast.apiserver.inprocess import InProcessTransport
-from holdfast.apiserver.server import ApiServer
 from holdfast.client.client import Client
 from holdfast.driverkit import Cdi, Driver, DriverError
 from holdfast.driverkit.checkpoint import Checkpoint
 from holdfast.driverkit.preparation import ClaimPreparation
 from holdfast.runtime.clock import SystemClock
-from holdfast.store.store import Store
+from holdfast.server.api_server import ApiServer
+from holdfast.server.inprocess import InProcessTransport
+from holdfast.server.store.store import Store
 from holdfast.testing.loop_writer import LoopWriter
 
 CLAIMS = classic_resources().claims

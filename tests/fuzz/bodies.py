@@ -11,7 +11,7 @@ import yaml
 from fuzz.mutation import few_pods
 from fuzz.odd_values import MEDIA, RAW_BODIES
 from fuzz.values import Values
-from holdfast.apiserver import data
+from holdfast.server import data
 
 JSON, YAML = "application/json", "application/yaml"
 PROTOBUF = "application/vnd.kubernetes.protobuf"

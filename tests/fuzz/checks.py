@@ -14,7 +14,7 @@ from fuzz.kinds import Kind
 from fuzz.odd_values import FORMS
 from fuzz.target import Answer, Target
 from holdfast.api.scheme import DEPLOYMENTS, PODS
-from holdfast.apiserver.bootstrap_objects import create_bootstrap_objects
+from holdfast.server.bootstrap_objects import create_bootstrap_objects
 from holdfast.testing import builders as build
 
 SPECIFIED = {

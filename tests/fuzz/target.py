@@ -20,19 +20,19 @@ from yarl import URL
 
 from fuzz.fuzzer import Probe
 from fuzz.kinds import AGGREGATED, Kind, Schemas, read_discovery
-from holdfast.apiserver.access.credentials import ensure_credentials
-from holdfast.apiserver.https_server import serve_https
-from holdfast.apiserver.inprocess import InProcessTransport
-from holdfast.apiserver.server import ApiServer
-from holdfast.apiserver.user import ADMIN
-from holdfast.apiserver.wire.https_listener import HttpsServer
-from holdfast.apiserver.wire.responses import StreamResponse
 from holdfast.client.client import Client
 from holdfast.client.transport import Request, Response, Stream, Transport
 from holdfast.runtime.clock import SystemClock
 from holdfast.runtime.errors import HoldfastError
 from holdfast.scheduling.engine.invariants import invariant_violations
-from holdfast.store.store import Store
+from holdfast.server.access.credentials import ensure_credentials
+from holdfast.server.api_server import ApiServer
+from holdfast.server.https_server import serve_https
+from holdfast.server.inprocess import InProcessTransport
+from holdfast.server.store.store import Store
+from holdfast.server.user import ADMIN
+from holdfast.server.wire.https_listener import HttpsServer
+from holdfast.server.wire.responses import StreamResponse
 from holdfast.testing import builders as build
 from holdfast.testing import device_builders as devices
 from holdfast.testing import storage_builders as storage
@@ -85,7 +85,7 @@ class _UnexpectedErrors(logging.Handler):
             return
         if isinstance(error, HoldfastError):
             self.refused += 1
-        elif record.name == "holdfast.apiserver.server":
+        elif record.name == "holdfast.server.api_server":
             self._of_server.append(self.format(record))
         else:
             self.of_components.append(self.format(record))

@@ -6,9 +6,9 @@ from fuzz.bodies import as_json
 from fuzz.campaign import replay
 from fuzz.fuzzer import Probe
 from fuzz.request_file import read_requests, shorten, write_requests
-from holdfast.apiserver import tables
-from holdfast.apiserver.non_resource_paths import NonResourcePaths
 from holdfast.controllers.deployment.controller import DeploymentController
+from holdfast.server import tables
+from holdfast.server.non_resource_paths import NonResourcePaths
 from holdfast.testing import a_deployment
 
 JSON = {"content-type": "application/json"}

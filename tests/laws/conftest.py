@@ -5,9 +5,9 @@ import uuid
 
 import pytest
 
-from holdfast.apiserver.verbs import metadata
 from holdfast.client import informer
 from holdfast.controllers.resource_policy import controller as resource_policy
+from holdfast.server.verbs import metadata
 
 
 @pytest.fixture

@@ -6,14 +6,14 @@ from contextlib import suppress
 
 from holdfast.api.deletion_cost import DELETION_COST
 from holdfast.api.scheme import NODES, PODS, RESOURCE_POLICIES
-from holdfast.apiserver.inprocess import InProcessTransport
-from holdfast.apiserver.server import ApiServer
 from holdfast.client.client import Client
 from holdfast.controllers.controller_manager import ControllerManager
 from holdfast.controllers.resource_policy.controller import ResourcePolicyController
 from holdfast.runtime.errors import HoldfastError, NotFound
 from holdfast.runtime.settings import ControllerSettings, ResourcePolicySettings
-from holdfast.store import Store
+from holdfast.server.api_server import ApiServer
+from holdfast.server.inprocess import InProcessTransport
+from holdfast.server.store import Store
 from holdfast.testing import a_namespace, a_node, a_pod, a_resource_policy, a_unit
 from holdfast.testing.bootstrap_copy import copy_bootstrap_objects
 from holdfast.testing.builders import resource_of

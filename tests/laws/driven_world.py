@@ -6,7 +6,6 @@ from contextlib import suppress
 
 from holdfast.api.classic_dra.node_inventory import NODE_INVENTORIES
 from holdfast.api.scheme import NAMESPACES, NODES, PODS, RESOURCE_CLAIMS
-from holdfast.apiserver.inprocess import InProcessTransport
 from holdfast.client.client import Client
 from holdfast.driverkit import Device, Driver
 from holdfast.driverkit.classic.controller_process import ControllerProcess
@@ -14,6 +13,7 @@ from holdfast.driverkit.classic.fitting import Choice
 from holdfast.driverkit.classic.handle import decode_handle
 from holdfast.driverkit.classic.inventory_publisher import InventoryPublisher
 from holdfast.runtime.errors import AlreadyExists, HoldfastError, NotFound
+from holdfast.server.inprocess import InProcessTransport
 from holdfast.testing import FaultyTransport, a_claim_template, a_device_class, a_node, a_slice
 from holdfast.testing.classic_builders import (
     a_classic_claim,

@@ -20,10 +20,10 @@ from holdfast.api.koordinator_names import (
 from holdfast.api.reservation_names import ALLOCATED, DRAWS, IGNORED, PRE_ALLOCATABLE
 from holdfast.api.resource import Resource
 from holdfast.api.scheme import DEPLOYMENTS, POD_MIGRATION_JOBS, PODS
-from holdfast.apiserver.inprocess import InProcessTransport
-from holdfast.apiserver.user import AUTHENTICATED, User
 from holdfast.client.client import Client
 from holdfast.runtime.errors import Conflict, Refused
+from holdfast.server.inprocess import InProcessTransport
+from holdfast.server.user import AUTHENTICATED, User
 from holdfast.testing import a_deployment, a_node, a_pod
 from holdfast.testing.builders import an_object
 from holdfast.testing.numa_builders import a_bound_pod, a_topology

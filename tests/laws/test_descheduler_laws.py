@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from descheduler.clusters import NOW, SETTINGS, configured, objects, owned
-from holdfast.descheduler.plan import plan_moves
-from holdfast.descheduler.policies import POLICIES
-from holdfast.descheduler.simulation import Simulation, predicting_profiles
+from holdfast.controllers.descheduler.plan import plan_moves
+from holdfast.controllers.descheduler.policies import POLICIES
+from holdfast.controllers.descheduler.simulation import Simulation, predicting_profiles
 from holdfast.scheduling.engine.decision import decide
 from holdfast.scheduling.framework.rejection import Rejection
 from holdfast.scheduling.framework.world import World

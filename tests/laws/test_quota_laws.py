@@ -17,9 +17,9 @@ from holdfast.api.scheme import (
     RESOURCE_QUOTAS,
     SERVICES,
 )
-from holdfast.apiserver.descriptor import untyped_resource
 from holdfast.runtime.errors import AlreadyExists, Conflict, Forbidden, Invalid, NotFound
-from holdfast.store import Store
+from holdfast.server.descriptor import untyped_resource
+from holdfast.server.store import Store
 from holdfast.testing import Chances, FaultyTransport
 from laws.quota_recount import QUOTAS, SCOPES, recount, shown
 from quota.quota_cases import CONFIG_MAP, asking, claim, exactly, pod, quota, service, volume_claim

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.runtime import errors
-from holdfast.store import EventType, IndexEntry, ObjectKey, Retention, Store
+from holdfast.server.store import EventType, IndexEntry, ObjectKey, Retention, Store
 from holdfast.testing import VirtualClock
 from soak_size import law
 

@@ -13,8 +13,8 @@ from holdfast.api.node_resource_topology import NodeResourceTopology
 from holdfast.api.pod import Pod
 from holdfast.api.quantity import units
 from holdfast.api.shared_device import SharedDevices
-from holdfast.apiserver.kinds.koordinator_checks import gpu_share_errors
 from holdfast.runtime.errors import BadRequest
+from holdfast.server.kinds.koordinator_checks import gpu_share_errors
 from holdfast.state.device_share.allocation_annotation import allocations_text, read_allocations
 from holdfast.state.device_share.allocations import SharedDeviceAllocation
 from holdfast.state.device_share.partitions import partition_table

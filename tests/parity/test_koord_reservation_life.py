@@ -16,7 +16,6 @@ from holdfast.api.reservation import Reservation
 from holdfast.api.reservation_status import refused
 from holdfast.api.timestamps import parse_rfc3339
 from holdfast.api.validation.reservation import check_reservation
-from holdfast.apiserver.kinds.validation.pods import check_pod
 from holdfast.controllers.profile_settings import reservation_settings
 from holdfast.controllers.reservation.plan import plan_collection, plan_reservation
 from holdfast.controllers.reservation.usage import NodeUsage
@@ -25,6 +24,7 @@ from holdfast.scheduling.plugins.reservation.arguments import read_args
 from holdfast.scheduling.plugins.reservation.reserve_pods import bind_reservation
 from holdfast.scheduling.scheduler.metrics import Metrics
 from holdfast.scheduling.scheduler.object_metrics import ReservationMetrics
+from holdfast.server.kinds.validation.pods import check_pod
 from holdfast.state.reservations.owner_rules import compile_owners
 from holdfast.state.reservations.reservation_annotations import affinity_of
 from holdfast.state.reservations.reserve_pod import reserve_pod

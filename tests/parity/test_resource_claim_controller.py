@@ -12,13 +12,13 @@ from holdfast.api.devices import ResourceClaim
 from holdfast.api.pod import Pod
 from holdfast.api.scheme import PODS, RESOURCE_CLAIMS
 from holdfast.api.timestamps import rfc3339
-from holdfast.apiserver.verbs.patching import merge_patch
 from holdfast.client.client import PatchType
 from holdfast.controllers.claim_templates import TEMPLATES
 from holdfast.controllers.metrics import ControllerMetrics
 from holdfast.controllers.reconciler import ControllerContext
 from holdfast.controllers.resource_claim import ResourceClaimController, admin_access
 from holdfast.runtime.errors import Conflict, HoldfastError, NotFound
+from holdfast.server.verbs.patching import merge_patch
 from holdfast.testing.clock import VirtualClock
 from parity.harness import parity
 

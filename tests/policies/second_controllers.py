@@ -2,12 +2,12 @@
 
 from contextlib import asynccontextmanager
 
-from holdfast.apiserver.inprocess import InProcessTransport
 from holdfast.client.client import Client
 from holdfast.controllers.controller_manager import BESIDE_KUBERNETES, ControllerManager
 from holdfast.controllers.profile_settings import controller_settings
 from holdfast.scheduling.configuration.reading import Configuration
 from holdfast.scheduling.plugins import default_profiles
+from holdfast.server.inprocess import InProcessTransport
 from rights import RestrictedTransport
 
 PROFILES = default_profiles({"Reservation": {"gcDurationSeconds": 300}})

@@ -4,7 +4,7 @@ import pytest
 
 from apiserver.direct_store import store_directly
 from holdfast.api.scheme import NODES, PODS, RESOURCE_POLICIES
-from holdfast.store import ObjectKey
+from holdfast.server.store import ObjectKey
 from holdfast.testing import a_node, a_unit
 from policies.costs import RecordedWrites, condition, costs, status
 from policies.objects import (

@@ -14,7 +14,7 @@ from apiserver.direct_store import store_directly
 from apiserver.mutants import WRONG, mutants
 from holdfast.api.scheme import RESOURCE_POLICIES
 from holdfast.runtime.errors import Invalid
-from holdfast.store import ObjectKey
+from holdfast.server.store import ObjectKey
 from holdfast.testing import a_namespace, a_resource_policy
 from holdfast.testing.harness import Harness
 from policies.objects import WEB, common_nodes, od, place, pod, policy, spot

@@ -3,8 +3,8 @@
 import pytest
 
 from holdfast.api.scheme import RESERVATIONS
-from holdfast.apiserver.kinds import scheduling_koordinator_sh
 from holdfast.client.response_decoding import UnreadableObject
+from holdfast.server.kinds import scheduling_koordinator_sh
 from holdfast.testing import a_node, a_reservation
 from holdfast.testing.harness import Harness
 

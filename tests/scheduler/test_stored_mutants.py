@@ -15,7 +15,7 @@ import pytest
 from apiserver.direct_store import store_directly
 from apiserver.mutants import mutants
 from holdfast.api import scheme
-from holdfast.store import ObjectKey
+from holdfast.server.store import ObjectKey
 from holdfast.testing import (
     a_claim,
     a_device_class,

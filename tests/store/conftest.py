@@ -2,7 +2,7 @@
 
 import pytest
 
-from holdfast.store import Store
+from holdfast.server.store import Store
 from holdfast.testing import VirtualClock
 
 

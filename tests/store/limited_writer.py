@@ -10,7 +10,7 @@ from pathlib import Path
 
 from holdfast.runtime import errors
 from holdfast.runtime.clock import SystemClock
-from holdfast.store import Store
+from holdfast.server.store import Store
 from store.store_objects import build, key
 
 

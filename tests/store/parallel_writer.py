@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from holdfast.runtime.clock import SystemClock
-from holdfast.store import Store
+from holdfast.server.store import Store
 from store.store_objects import build, key
 
 PARALLEL = 32

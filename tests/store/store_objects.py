@@ -2,7 +2,7 @@
 
 import json
 
-from holdfast.store import ObjectKey
+from holdfast.server.store import ObjectKey
 
 
 def key(name, plural="pods", namespace="default", group=""):

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from holdfast.runtime import errors
-from holdfast.store import Store, restore
-from holdfast.store.revision_file import BLOCK, RevisionFile, RevisionGaps
+from holdfast.server.store import Store, restore
+from holdfast.server.store.revision_file import BLOCK, RevisionFile, RevisionGaps
 from store.store_objects import build, drain, key, names
 
 LOST = "is lost (the file was truncated, or replaced by an older one)"

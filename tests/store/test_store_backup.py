@@ -8,7 +8,7 @@ from contextlib import closing
 import pytest
 
 from holdfast.runtime import errors
-from holdfast.store import restore
+from holdfast.server.store import restore
 from store.store_objects import build, key, names
 
 

@@ -6,8 +6,8 @@ import sqlite3
 import pytest
 
 from holdfast.runtime import errors
-from holdfast.store import Retention
-from holdfast.store.database import Database
+from holdfast.server.store import Retention
+from holdfast.server.store.database import Database
 from store.store_objects import build, drain, key, names
 
 
@@ -104,7 +104,7 @@ async def test_large_objects_are_compacted_by_their_bytes(tmp_path, opened, cloc
 async def test_a_long_log_is_deleted_in_batches_and_may_be_interrupted(
     tmp_path, opened, clock, monkeypatch
 ):
-    monkeypatch.setattr("holdfast.store.database.COMPACTION_ROWS", 2)
+    monkeypatch.setattr("holdfast.server.store.database.COMPACTION_ROWS", 2)
     batches = []
 
     def interrupt(connection):

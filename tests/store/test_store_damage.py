@@ -9,7 +9,7 @@ from contextlib import closing
 import pytest
 
 from holdfast.runtime import errors
-from holdfast.store import Store, restore
+from holdfast.server.store import Store, restore
 from store.store_objects import build, key, names
 
 PAGE = 4096

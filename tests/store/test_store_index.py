@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from holdfast.runtime import errors
-from holdfast.store import IndexEntry, Retention, index_object
+from holdfast.server.store import IndexEntry, Retention, index_object
 from store.store_objects import build, key, names
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.runtime import errors
-from holdfast.store import Store
+from holdfast.server.store import Store
 from store.store_objects import as_tuples, build, drain, key, names
 
 
@@ -95,7 +95,7 @@ async def test_kill_9_loses_nothing_that_was_acknowledged(tmp_path, opened):
 async def test_a_second_process_is_rejected_with_the_process_id(tmp_path, store):
     program = (
         "import asyncio, sys; from pathlib import Path\n"
-        "from holdfast.runtime.clock import SystemClock; from holdfast.store import Store\n"
+        "from holdfast.runtime.clock import SystemClock; from holdfast.server.store import Store\n"
         "async def main(): Store.open(Path(sys.argv[1]), SystemClock())\n"
         "asyncio.run(main())"
     )

@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from holdfast.runtime import errors
-from holdfast.store import Retention
+from holdfast.server.store import Retention
 from store.store_objects import as_tuples, build, drain, key
 
 

@@ -3,9 +3,9 @@
 from contextlib import asynccontextmanager
 
 from holdfast.api.resource import Resource
-from holdfast.apiserver.inprocess import InProcessTransport
-from holdfast.apiserver.user import AUTHENTICATED, User
 from holdfast.client.client import Client
+from holdfast.server.inprocess import InProcessTransport
+from holdfast.server.user import AUTHENTICATED, User
 from holdfast.testing import a_namespace
 from holdfast.testing.builders import resource_of
 from holdfast.testing.harness import Harness

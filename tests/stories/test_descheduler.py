@@ -9,8 +9,8 @@ import pytest
 from descheduler.clusters import configured
 from holdfast.api.scheme import NODES, POD_MIGRATION_JOBS, PODS
 from holdfast.client.client import Client
-from holdfast.descheduler.configuration import NAME
-from holdfast.descheduler.descheduler import Descheduler
+from holdfast.controllers.descheduler.configuration import NAME
+from holdfast.controllers.descheduler.descheduler import Descheduler
 from holdfast.runtime.errors import Forbidden
 from holdfast.runtime.settings import MigrationSettings
 from holdfast.testing import a_deployment, a_node
@@ -139,7 +139,7 @@ async def test_pods_with_local_storage_stay_and_others_move(tmp_path):
 
 
 async def test_a_dry_run_writes_nothing(tmp_path, caplog):
-    caplog.set_level(logging.INFO, "holdfast.descheduler")
+    caplog.set_level(logging.INFO, "holdfast.controllers.descheduler")
     dry = {**LOAD, "dryRun": True}
     async with cluster_with(tmp_path, "LowNodeLoad", LowNodeLoad=dry) as cluster:
         await crowd(cluster)

@@ -5,7 +5,7 @@ import re
 import pytest
 import yaml
 
-from holdfast.descheduler.configuration import read
+from holdfast.controllers.descheduler.configuration import read
 from holdfast.descheduler_process import load_settings
 from stories.transcript import ROOT, replay, running_cluster, steps_of
 

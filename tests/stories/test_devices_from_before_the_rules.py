@@ -6,7 +6,7 @@ import pytest
 
 from apiserver.direct_store import write_directly
 from holdfast.api import scheme
-from holdfast.store import ObjectKey
+from holdfast.server.store import ObjectKey
 from holdfast.testing import a_claim, a_device_class, a_node, a_pod, a_slice
 from validation.device_objects import BAD_CLAIMS, BAD_CLASSES, BAD_TEMPLATES
 from validation.device_statuses import BAD_STATUSES, CLAIM

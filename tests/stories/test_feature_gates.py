@@ -6,7 +6,7 @@ from apiserver.direct_store import write_directly
 from holdfast.api.scheme import DEVICE_TAINT_RULES, PODS, RESOURCE_CLAIMS, RESOURCE_QUOTAS
 from holdfast.runtime.errors import NotFound
 from holdfast.runtime.feature_gates import FeatureGates
-from holdfast.store import ObjectKey
+from holdfast.server.store import ObjectKey
 from holdfast.testing import (
     a_claim,
     a_device,

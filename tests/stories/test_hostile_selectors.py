@@ -9,7 +9,7 @@ import pytest
 
 from apiserver.direct_store import write_directly
 from holdfast.runtime.errors import Invalid
-from holdfast.store import ObjectKey
+from holdfast.server.store import ObjectKey
 from holdfast.testing import a_claim, a_device, a_device_class, a_node, a_pod, a_slice
 
 HANG = 60

@@ -6,8 +6,8 @@ import json
 import pytest
 
 from holdfast.api.scheme import PODS, RESERVATIONS
-from holdfast.apiserver.kinds import scheduling_koordinator_sh
 from holdfast.runtime.errors import Forbidden, Invalid
+from holdfast.server.kinds import scheduling_koordinator_sh
 from holdfast.testing import a_node, a_pod, a_reservation
 from holdfast.testing.faults import Fault, FaultyTransport
 from holdfast.testing.harness import Harness

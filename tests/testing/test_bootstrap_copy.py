@@ -1,9 +1,9 @@
 import msgspec
 
-from holdfast.apiserver.bootstrap_objects import create_bootstrap_objects
-from holdfast.apiserver.server import ApiServer
 from holdfast.runtime.feature_gates import FeatureGates
-from holdfast.store.store import Store
+from holdfast.server.api_server import ApiServer
+from holdfast.server.bootstrap_objects import create_bootstrap_objects
+from holdfast.server.store.store import Store
 from holdfast.testing.bootstrap_copy import copy_bootstrap_objects
 from holdfast.testing.clock import VirtualClock
 

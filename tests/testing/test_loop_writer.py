@@ -3,8 +3,8 @@
 import asyncio
 
 from holdfast.runtime import errors
-from holdfast.store import Store
-from holdfast.store.writer_thread import WriterThread
+from holdfast.server.store import Store
+from holdfast.server.store.writer_thread import WriterThread
 from holdfast.testing import VirtualClock
 from holdfast.testing.loop_writer import LoopWriter
 from store.store_objects import build, key

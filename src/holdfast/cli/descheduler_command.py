@@ -94,7 +94,7 @@ async def _deschedule(
     settings: DeschedulerProcessSettings,
     flags: Mapping[str, Any],
 ) -> None:
-    logging.getLogger("holdfast.descheduler").setLevel(logging.INFO)
+    logging.getLogger("holdfast.controllers.descheduler").setLevel(logging.INFO)
     stop = signals.stop_event()
     endpoint, clock = await load(kubeconfig), SystemClock()
 

@@ -9,7 +9,7 @@ from holdfast.client.backoff import Backoff, retry
 from holdfast.client.client import Client
 from holdfast.client.events import EventRecorder
 from holdfast.client.informer_set import InformerSet
-from holdfast.controllers.classic_claim.controller import (
+from holdfast.controllers.classic_dra.controller import (
     ClassicClaimController,
     InstalledClassicClaimController,
 )

@@ -12,13 +12,13 @@ from functools import partial
 from pathlib import Path
 
 from holdfast.api.timestamps import rfc3339
-from holdfast.apiserver.bootstrap_objects import create_bootstrap_objects
-from holdfast.apiserver.kinds import BUILT_IN
-from holdfast.apiserver.server import ApiServer
-from holdfast.apiserver.verbs.metadata import new_uid, timestamp
 from holdfast.runtime.feature_gates import FeatureGates
-from holdfast.store.objects import StoredObject
-from holdfast.store.store import Store
+from holdfast.server.api_server import ApiServer
+from holdfast.server.bootstrap_objects import create_bootstrap_objects
+from holdfast.server.kinds import BUILT_IN
+from holdfast.server.store.objects import StoredObject
+from holdfast.server.store.store import Store
+from holdfast.server.verbs.metadata import new_uid, timestamp
 from holdfast.testing.clock import VirtualClock
 from holdfast.testing.loop_writer import LoopWriter
 

@@ -25,7 +25,6 @@ import msgspec
 from holdfast.agent.container_status import DEVICE_EDITS
 from holdfast.api.pod import Pod
 from holdfast.api.scheme import EVENTS, PODS
-from holdfast.apiserver.inprocess import InProcessTransport
 from holdfast.client.client import Client
 from holdfast.client.http import HttpTransport
 from holdfast.client.kubeconfig import load
@@ -36,6 +35,7 @@ from holdfast.driverkit.process import DriverProcess, DriverSettings
 from holdfast.kubelet_api import PLUGINS_DIRECTORY, REGISTRY_DIRECTORY
 from holdfast.runtime.clock import SystemClock
 from holdfast.runtime.settings import ClusterSettings, NodeSettings, ServerSettings
+from holdfast.server.inprocess import InProcessTransport
 from holdfast.testing.builders import resource_of
 from holdfast.testing.kill_points import KillTransport
 

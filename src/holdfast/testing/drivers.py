@@ -28,9 +28,6 @@ import grpc.aio
 
 from holdfast.api.devices import Device, ResourceClaim, ResourceSlice
 from holdfast.api.scheme import NODES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES
-from holdfast.apiserver.inprocess import InProcessTransport
-from holdfast.apiserver.server import ApiServer
-from holdfast.apiserver.user import own_user
 from holdfast.cdi.registry import CdiRegistry
 from holdfast.cdi.spec import ContainerEdits
 from holdfast.client.client import Client
@@ -50,7 +47,10 @@ from holdfast.kubelet_api import (
     plugin_registration_pb2_grpc,
 )
 from holdfast.runtime.clock import SystemClock
-from holdfast.store.store import Store
+from holdfast.server.api_server import ApiServer
+from holdfast.server.inprocess import InProcessTransport
+from holdfast.server.store.store import Store
+from holdfast.server.user import own_user
 from holdfast.testing.allocation_record import AllocationRecord
 from holdfast.testing.bootstrap_copy import copy_bootstrap_objects
 from holdfast.testing.builders import a_node, a_pod

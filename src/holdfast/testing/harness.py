@@ -23,14 +23,11 @@ from holdfast.api.pod import Pod
 from holdfast.api.reservation import Reservation
 from holdfast.api.resource import Resource
 from holdfast.api.scheme import EVENTS, PODS, RESERVATIONS
-from holdfast.apiserver.inprocess import InProcessTransport
-from holdfast.apiserver.server import ApiServer
-from holdfast.apiserver.user import own_user
 from holdfast.client import handler_dispatcher
 from holdfast.client.client import Client
 from holdfast.client.transport import Transport
 from holdfast.cluster import Components
-from holdfast.descheduler.configuration import DeschedulerConfiguration
+from holdfast.controllers.descheduler.configuration import DeschedulerConfiguration
 from holdfast.runtime.feature_gates import FeatureGates
 from holdfast.runtime.settings import NodeSettings, SchedulerSettings
 from holdfast.scheduling.configuration.reading import Configuration
@@ -39,7 +36,10 @@ from holdfast.scheduling.engine.profile import Profile
 from holdfast.scheduling.framework.extender import ExtenderConfig
 from holdfast.scheduling.framework.world import World
 from holdfast.scheduling.plugins import default_profiles
-from holdfast.store.store import Store
+from holdfast.server.api_server import ApiServer
+from holdfast.server.inprocess import InProcessTransport
+from holdfast.server.store.store import Store
+from holdfast.server.user import own_user
 from holdfast.testing.bootstrap_copy import copy_bootstrap_objects
 from holdfast.testing.builders import resource_of
 from holdfast.testing.clock import VirtualClock

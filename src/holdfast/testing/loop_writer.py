@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from holdfast.store.writer_thread import DatabaseTask, PendingWrite, WriterThread
+from holdfast.server.store.writer_thread import DatabaseTask, PendingWrite, WriterThread
 
 
 class LoopWriter(WriterThread):

@@ -1,6 +1,6 @@
 """Encode protobuf messages field by field."""
 
-from holdfast.apiserver.wire.protobuf import MAGIC
+from holdfast.server.wire.protobuf import MAGIC
 
 
 def varint(number):

@@ -13,8 +13,8 @@ from holdfast.api.classic_dra.names import (
     OWN_GROUP,
 )
 from holdfast.api.classic_dra.types import classic_resources
-from holdfast.apiserver.schema.structural import StructuralSchema, shipped_crds
-from holdfast.apiserver.tables import columns_of
+from holdfast.server.schema.structural import StructuralSchema, shipped_crds
+from holdfast.server.tables import columns_of
 
 ROOT = Path(__file__).resolve().parents[3]
 CRDS = {crd["metadata"]["name"]: crd for crd in shipped_crds()}

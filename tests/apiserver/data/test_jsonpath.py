@@ -2,8 +2,8 @@
 
 import pytest
 
-from holdfast.apiserver.schema.jsonpath import find
 from holdfast.runtime.errors import BadRequest
+from holdfast.server.schema.jsonpath import find
 
 OBJ = {
     "a": {"b": [{"t": "x", "v": 1}, {"t": "y", "v": 2}], "c.d/e": "dotted", "n": None},

@@ -5,9 +5,9 @@ import json
 
 from holdfast.api import scheme
 from holdfast.api.resource import Resource
-from holdfast.apiserver import data
-from holdfast.apiserver.schema import openapi
-from holdfast.apiserver.schema.structural import shipped_crds
+from holdfast.server import data
+from holdfast.server.schema import openapi
+from holdfast.server.schema.structural import shipped_crds
 
 RESOURCES = [
     scheme.PODS, scheme.NODES, scheme.DEPLOYMENTS, scheme.RESERVATIONS, scheme.RESOURCE_POLICIES,

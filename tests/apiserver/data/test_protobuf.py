@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from apiserver.data.protobuf_fields import field, framed
-from holdfast.apiserver.wire.protobuf import MAGIC, decode_body
 from holdfast.runtime.errors import BadRequest
+from holdfast.server.wire.protobuf import MAGIC, decode_body
 
 RECORDED = json.loads(Path(__file__).with_name("protobuf_bodies.json").read_text())
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from holdfast.apiserver.schema.structural import StructuralSchema
+from holdfast.server.schema.structural import StructuralSchema
 
 TEXT, NUMBER = {"type": "string"}, {"type": "integer"}
 

@@ -5,8 +5,8 @@ import copy
 import pytest
 
 from holdfast.api import scheme
-from holdfast.apiserver.schema.strategic_merge_patch import strategic_merge
 from holdfast.runtime.errors import BadRequest, Unsupported
+from holdfast.server.schema.strategic_merge_patch import strategic_merge
 
 POD = ("", "v1", "Pod")
 

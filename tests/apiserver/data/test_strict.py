@@ -3,8 +3,8 @@
 import pytest
 
 from holdfast.api import scheme
-from holdfast.apiserver.schema import field_validation
 from holdfast.runtime.errors import BadRequest
+from holdfast.server.schema import field_validation
 
 POD = {
     "apiVersion": "v1",

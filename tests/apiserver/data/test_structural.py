@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.apiserver.schema.structural import StructuralSchema
 from holdfast.runtime.errors import Invalid
+from holdfast.server.schema.structural import StructuralSchema
 
 RECORDED = json.loads(Path(__file__).with_name("structural_cases.json").read_text())
 ROOT = StructuralSchema.compile(RECORDED["schema"])

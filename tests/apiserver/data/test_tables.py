@@ -8,10 +8,10 @@ import pytest
 from holdfast.api import scheme
 from holdfast.api.resource import Resource
 from holdfast.api.timestamps import rfc3339
-from holdfast.apiserver.descriptor import KindDescriptor
-from holdfast.apiserver.kinds import BUILT_IN
-from holdfast.apiserver.tables import columns_of, custom_printer, table
 from holdfast.runtime.errors import BadRequest
+from holdfast.server.descriptor import KindDescriptor
+from holdfast.server.kinds import BUILT_IN
+from holdfast.server.tables import columns_of, custom_printer, table
 
 NOW = 1_000_000.0
 RECORDED = json.loads(Path(__file__).with_name("table_cases.json").read_text())["cases"]

@@ -1,0 +1,296 @@
+"""The RBAC roles and bindings a cluster starts with: upstream's names, fewer rules."""
+
+from __future__ import annotations
+
+from holdfast.api.classic_dra.names import KEP_GROUP, OWN_GROUP
+from holdfast.api.decode import JsonObject
+from holdfast.api.scheduling_rights import GROUP as SCHEDULING_RIGHTS
+from holdfast.api.scheduling_rights import (
+    USE_RESERVED_ROOM,
+    WRITE_ALLOCATIONS,
+    SchedulingRight,
+)
+from holdfast.server.user import (
+    AUTHENTICATED,
+    CONTROLLER_MANAGER,
+    DESCHEDULER,
+    SCHEDULER,
+    SIMULATED_NODES,
+)
+
+_READ = ["get", "list", "watch"]
+_WRITE = ["create", "delete", "deletecollection", "patch", "update"]
+_LABELS = {"kubernetes.io/bootstrapping": "rbac-defaults"}
+_KOORDINATOR, _POLICIES = "scheduling.koordinator.sh", "scheduling.sigs.x-k8s.io"
+_TOPOLOGY = "topology.node.k8s.io"
+_CLASS_VIEWER = "holdfast:classic-dra-class-viewer"
+_Resources = tuple[tuple[str, tuple[str, ...]], ...]
+_WORKLOADS: _Resources = (
+    ("", ("configmaps", "events", "persistentvolumeclaims", "pods", "replicationcontrollers",
+          "replicationcontrollers/scale", "serviceaccounts", "services")),
+    ("apps", ("daemonsets", "deployments", "deployments/scale", "replicasets",
+              "replicasets/scale", "statefulsets", "statefulsets/scale")),
+    ("batch", ("cronjobs", "jobs")),
+    ("autoscaling", ("horizontalpodautoscalers",)),
+    ("networking.k8s.io", ("ingresses", "networkpolicies")),
+    ("policy", ("poddisruptionbudgets",)),
+    ("resource.k8s.io", ("resourceclaims", "resourceclaimtemplates")),
+    (KEP_GROUP, ("resourceclaims",)),
+    (_KOORDINATOR, ("podmigrationjobs",)),
+)  # fmt: skip
+# Resources that the users of a namespace may read but not write.
+_READ_ONLY: _Resources = (
+    ("", ("bindings", "endpoints", "limitranges", "namespaces", "pods/log", "pods/status",
+          "resourcequotas")),
+    ("apps", ("controllerrevisions",)),
+    ("discovery.k8s.io", ("endpointslices",)),
+    (KEP_GROUP, ("podschedulings",)),
+    (_KOORDINATOR, ("devices", "reservations")),
+    (_TOPOLOGY, ("noderesourcetopologies",)),
+)  # fmt: skip
+
+
+def _rule(group: str, resources: list[str], verbs: list[str]) -> JsonObject:
+    return {"verbs": verbs, "apiGroups": [group], "resources": resources}
+
+
+def _right(right: SchedulingRight) -> JsonObject:
+    return _rule(SCHEDULING_RIGHTS, [right.resource], [right.verb])
+
+
+def _role(name: str, rules: list[JsonObject]) -> JsonObject:
+    return {"metadata": {"name": name, "labels": dict(_LABELS)}, "rules": rules}
+
+
+def _binding(name: str, role: str, kind: str, subject: str) -> JsonObject:
+    return {
+        "metadata": {"name": name, "labels": dict(_LABELS)},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role},
+        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": subject}],
+    }
+
+
+def _view() -> list[JsonObject]:
+    return [_rule(group, list(names), _READ) for group, names in (*_WORKLOADS, *_READ_ONLY)]
+
+
+def _edit() -> list[JsonObject]:
+    return [
+        *_view(),
+        *(_rule(group, list(names), _WRITE) for group, names in _WORKLOADS),
+        _rule("", ["secrets"], _READ + _WRITE),
+        _rule("", ["pods/eviction"], ["create"]),
+        _rule("", ["pods/attach", "pods/exec", "pods/portforward"], ["create", "get"]),
+    ]
+
+
+def _admin() -> list[JsonObject]:
+    access = ["rolebindings", "roles"]
+    return [
+        *_edit(),
+        _rule("rbac.authorization.k8s.io", access, _READ + _WRITE),
+        _rule("authorization.k8s.io", ["localsubjectaccessreviews"], ["create"]),
+    ]
+
+
+def _scheduler() -> list[JsonObject]:
+    """Return the rights of a scheduler that also runs Holdfast's own controllers."""
+    changes = ["patch", "update"]
+    return [
+        _rule("", ["events"], ["create", "list", "patch", "update"]),
+        _rule("events.k8s.io", ["events"], ["create", "patch", "update"]),
+        _rule("coordination.k8s.io", ["leases"], ["create", "get", "list", "update", "watch"]),
+        _rule("", ["nodes"], _READ),
+        _rule("", ["pods"], ["delete", "patch", *_READ]),
+        _rule("", ["bindings", "pods/binding", "pods/eviction"], ["create"]),
+        _rule("", ["pods/status"], changes),
+        _right(WRITE_ALLOCATIONS),
+        _rule("", ["replicationcontrollers", "resourcequotas", "services", "namespaces"], _READ),
+        _rule("apps", ["replicasets", "statefulsets"], _READ),
+        _rule("policy", ["poddisruptionbudgets"], _READ),
+        _rule("", ["persistentvolumeclaims", "persistentvolumes"], [*_READ, *changes]),
+        _rule("storage.k8s.io", ["*"], _READ),
+        _rule("scheduling.k8s.io", ["priorityclasses"], _READ),
+        _rule("resource.k8s.io", ["deviceclasses", "devicetaintrules", "resourceslices"], _READ),
+        _rule("resource.k8s.io", ["resourceclaims"], [*_READ, *changes, "create", "delete"]),
+        _rule("resource.k8s.io", ["resourceclaims/status", "resourceclaims/binding"], changes),
+        _rule(KEP_GROUP, ["resourceclaims", "resourceclasses"], _READ),
+        _rule(KEP_GROUP, ["resourceclaims/status"], changes),
+        _rule(KEP_GROUP, ["podschedulings"], [*_READ, *changes, "create", "delete"]),
+        _rule(_KOORDINATOR, ["reservations"], [*_READ, *changes, "create", "delete"]),
+        _rule(_KOORDINATOR, ["podmigrationjobs"], [*_READ, "patch", "delete"]),
+        _rule(_KOORDINATOR, ["podmigrationjobs/status"], ["patch"]),
+        _rule(_KOORDINATOR, ["reservations/status"], changes),
+        _rule(_KOORDINATOR, ["devices"], _READ),
+        _rule(_TOPOLOGY, ["noderesourcetopologies"], _READ),
+        _rule(_POLICIES, ["*"], [*_READ, *changes]),
+    ]
+
+
+def _controllers() -> list[JsonObject]:
+    """Return the rights of all controllers.
+
+    The garbage collector and the namespace controller delete objects of any resource, and the
+    quota controller counts them. Pods are made from templates, whose author has been asked for the
+    right to use reserved room.
+    """
+    return [
+        _rule("*", ["*"], [*_READ, "delete", "deletecollection", "patch"]),
+        _rule("", ["events", "pods"], ["create"]),
+        _right(USE_RESERVED_ROOM),
+        _rule("", ["namespaces/finalize"], ["update"]),
+        _rule("", ["pods/eviction"], ["create"]),
+        _rule(_KOORDINATOR, ["reservations"], ["create"]),
+        _rule("apps", ["replicasets"], ["create"]),
+        _rule("resource.k8s.io", ["resourceclaims"], ["create"]),
+        _rule(KEP_GROUP, ["resourceclaims"], ["create"]),
+    ]
+
+
+def _descheduler() -> list[JsonObject]:
+    """Return the rights of the descheduler: it reads, and creates PodMigrationJobs."""
+    listed = ["list", "watch"]
+    core = ["namespaces", "nodes", "replicationcontrollers", "services"]
+    return [
+        _rule("", core, listed),
+        _rule("", ["pods"], _READ),
+        _rule("apps", ["replicasets", "statefulsets"], listed),
+        _rule(_KOORDINATOR, ["devices", "reservations"], listed),
+        _rule(_KOORDINATOR, ["podmigrationjobs"], [*listed, "create"]),
+        _rule(_TOPOLOGY, ["noderesourcetopologies"], listed),
+    ]
+
+
+def _classic_driver() -> list[JsonObject]:
+    """Return the rights of the controller of a classic driver, but for its own parameters."""
+    return [
+        _rule(KEP_GROUP, ["podschedulings", "resourceclasses"], _READ),
+        _rule(KEP_GROUP, ["resourceclaims"], [*_READ, "patch"]),
+        _rule(KEP_GROUP, ["podschedulings/status", "resourceclaims/status"], ["patch"]),
+        _rule(OWN_GROUP, ["nodeinventories"], [*_READ, "create", "patch"]),
+        _rule(OWN_GROUP, ["nodeinventories/status"], ["patch"]),
+        _rule("", ["namespaces", "nodes", "pods"], ["get"]),
+        _rule("", ["events"], ["create", "patch"]),
+    ]
+
+
+def _classic_driver_lease() -> list[JsonObject]:
+    """Return the rights for leader election, to be bound in the driver's namespace only."""
+    return [_rule("coordination.k8s.io", ["leases"], ["create", "get", "update"])]
+
+
+def _classic_class_viewer() -> list[JsonObject]:
+    """Return the right of all users to the classes that claims name; they are in no namespace."""
+    return [_rule(KEP_GROUP, ["resourceclasses"], _READ)]
+
+
+def _node_rules() -> list[JsonObject]:
+    """Return the rights of nodes; where objects differ, ``NodeAuthorizer`` decides instead."""
+    changes = ["update", "patch"]
+    return [
+        _rule("authentication.k8s.io", ["tokenreviews"], ["create"]),
+        _rule(
+            "authorization.k8s.io",
+            ["localsubjectaccessreviews", "subjectaccessreviews"],
+            ["create"],
+        ),
+        _rule("", ["services"], _READ),
+        _rule("", ["nodes"], ["create", *_READ, *changes]),
+        _rule("", ["nodes/status"], changes),
+        _rule("", ["events"], ["create", *changes]),
+        _rule("events.k8s.io", ["events"], ["create", *changes]),
+        _rule("", ["pods"], ["create", "delete", *_READ]),
+        _rule("", ["pods/status"], changes),
+        _rule("", ["pods/eviction"], ["create"]),
+        _rule("", ["configmaps", "secrets"], _READ),
+        _rule("", ["persistentvolumeclaims", "persistentvolumes"], ["get"]),
+        _rule("", ["persistentvolumeclaims/status"], ["get", *changes]),
+        _rule("", ["endpoints", "serviceaccounts"], ["get"]),
+        _rule("", ["serviceaccounts/token"], ["create"]),
+        _rule("certificates.k8s.io", ["certificatesigningrequests"], ["create", *_READ]),
+        _rule("coordination.k8s.io", ["leases"], ["get", "create", *changes, "delete"]),
+        _rule("storage.k8s.io", ["volumeattachments"], ["get"]),
+        _rule("storage.k8s.io", ["csidrivers"], _READ),
+        _rule("storage.k8s.io", ["csinodes"], ["get", "create", *changes, "delete"]),
+        _rule("node.k8s.io", ["runtimeclasses"], _READ),
+        _rule("resource.k8s.io", ["resourceclaims"], ["get"]),
+        _rule("resource.k8s.io", ["resourceslices"], ["deletecollection"]),
+        _rule(KEP_GROUP, ["resourceclaims"], ["get"]),
+        _rule(OWN_GROUP, ["nodeinventories"], ["get", "create", *changes]),
+        _rule(_KOORDINATOR, ["devices"], ["get", "create", *changes, "delete"]),
+        _rule(_TOPOLOGY, ["noderesourcetopologies"], ["get", "create", *changes, "delete"]),
+    ]
+
+
+def _simulated_nodes() -> list[JsonObject]:
+    """Return the rights of simulated nodes: reads for all nodes, writes as one of them.
+
+    These are the verbs of constrained impersonation: a node that is impersonated still has
+    only its own rights.
+    """
+    writes = [
+        f"impersonate-on:arbitrary-node:{verb}"
+        for verb in ("get", "create", "update", "patch", "delete")
+    ]
+    return [
+        _rule("", ["nodes", "pods"], ["list", "watch"]),
+        _rule("resource.k8s.io", ["resourceclaims"], ["list", "watch"]),
+        _rule(KEP_GROUP, ["resourceclaims"], ["get", "list", "watch"]),
+        _rule("coordination.k8s.io", ["leases"], ["list"]),
+        _rule("", ["events"], ["create", "patch"]),
+        _rule("authentication.k8s.io", ["nodes"], ["impersonate:arbitrary-node"]),
+        _rule("", ["nodes", "nodes/status", "pods", "pods/status"], writes),
+        _rule("coordination.k8s.io", ["leases"], writes),
+        _rule(_KOORDINATOR, ["devices"], writes),
+        _rule(_TOPOLOGY, ["noderesourcetopologies"], writes),
+    ]
+
+
+def _self_reviews() -> list[JsonObject]:
+    access = ["selfsubjectaccessreviews", "selfsubjectrulesreviews"]
+    return [
+        _rule("authorization.k8s.io", access, ["create"]),
+        _rule("authentication.k8s.io", ["selfsubjectreviews"], ["create"]),
+    ]
+
+
+def _paths(*paths: str) -> JsonObject:
+    return {"verbs": ["get"], "nonResourceURLs": list(paths)}
+
+
+_DISCOVERY = ("/api", "/api/*", "/apis", "/apis/*", "/healthz", "/livez", "/openapi", "/openapi/*",
+              "/readyz", "/version", "/version/")  # fmt: skip
+_EVERYTHING: list[JsonObject] = [
+    {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]},
+    {"verbs": ["*"], "nonResourceURLs": ["*"]},
+]
+
+NODE_RULES = _node_rules()
+ROLES = (
+    _role("cluster-admin", _EVERYTHING),
+    _role("admin", _admin()),
+    _role("edit", _edit()),
+    _role("view", _view()),
+    _role("system:kube-scheduler", _scheduler()),
+    _role("system:kube-controller-manager", _controllers()),
+    _role(DESCHEDULER.name, _descheduler()),
+    _role("system:node", NODE_RULES),
+    _role(SIMULATED_NODES.name, _simulated_nodes()),
+    _role("holdfast:classic-dra-driver", _classic_driver()),
+    _role("holdfast:classic-dra-driver-lease", _classic_driver_lease()),
+    _role(_CLASS_VIEWER, _classic_class_viewer()),
+    _role("system:basic-user", _self_reviews()),
+    _role("system:discovery", [_paths(*_DISCOVERY)]),
+)
+BINDINGS = (
+    _binding("cluster-admin", "cluster-admin", "Group", "system:masters"),
+    _binding(SCHEDULER.name, "system:kube-scheduler", "User", SCHEDULER.name),
+    _binding(
+        CONTROLLER_MANAGER.name, "system:kube-controller-manager", "User", CONTROLLER_MANAGER.name
+    ),
+    _binding(DESCHEDULER.name, DESCHEDULER.name, "User", DESCHEDULER.name),
+    _binding(SIMULATED_NODES.name, SIMULATED_NODES.name, "Group", SIMULATED_NODES.groups[0]),
+    _binding(_CLASS_VIEWER, _CLASS_VIEWER, "Group", AUTHENTICATED),
+    _binding("system:basic-user", "system:basic-user", "Group", AUTHENTICATED),
+    _binding("system:discovery", "system:discovery", "Group", AUTHENTICATED),
+)

@@ -1,0 +1,59 @@
+"""The descriptors of the built-in kinds, one file per API group.
+
+``reviews`` has two groups, ``namespaces`` and ``events`` one kind each of the core group. Lives
+here: the descriptors and the functions they use (``admission``, ``validation``, ``printers``,
+``subresources``), and the descriptors of custom resources (``custom_resources``). May not live
+here: code that all kinds share, which is in ``verbs``. A new built-in kind is a descriptor here and
+a test.
+"""
+
+from holdfast.server.descriptor import KindDescriptor
+from holdfast.server.kinds import (
+    admissionregistration,
+    apiextensions,
+    apiregistration,
+    apps,
+    autoscaling,
+    batch,
+    certificates,
+    coordination,
+    core,
+    core_k8s_io,
+    events,
+    networking,
+    node,
+    policy,
+    rbac,
+    resource,
+    reviews,
+    scheduling,
+    storage,
+)
+
+BUILT_IN: tuple[KindDescriptor, ...] = (
+    *core.KINDS,
+    *apiregistration.KINDS,
+    *apps.KINDS,
+    *events.KINDS,
+    *reviews.KINDS,
+    *autoscaling.KINDS,
+    *batch.KINDS,
+    *certificates.KINDS,
+    *networking.KINDS,
+    *policy.KINDS,
+    *rbac.KINDS,
+    *storage.KINDS,
+    *admissionregistration.KINDS,
+    *apiextensions.KINDS,
+    *scheduling.KINDS,
+    *coordination.KINDS,
+    *node.KINDS,
+    *networking.DISCOVERY_KINDS,
+    *resource.KINDS,
+    *core_k8s_io.KINDS,
+)
+"""All built-in kinds, in the order of discovery: of kinds of one name, kubectl takes the first.
+
+Left out on purpose: beta versions but those of ``resource.k8s.io``, ``componentstatuses``, which
+are not stored, and API priority and fairness, which nothing would enforce.
+"""
