@@ -23,8 +23,8 @@ from holdfast.api.classic_dra.node_inventory import NODE_INVENTORIES
 from holdfast.api.classic_dra.types import classic_resources
 from holdfast.api.scheme import NAMESPACES, NODES, PODS
 from holdfast.client.client import Client
-from holdfast.driverkit import Choice, Device, Driver
-from holdfast.driverkit.classic.inventory_conversion import raw_spec
+from holdfast.node.driverkit import Choice, Device, Driver
+from holdfast.node.driverkit.classic_dra.inventory_conversion import raw_spec
 from holdfast.testing import a_node, a_pod
 from holdfast.testing.classic_builders import a_classic_claim, a_classic_class, named
 from processes import Processes, api_server

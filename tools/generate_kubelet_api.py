@@ -1,4 +1,4 @@
-"""Generate the modules of ``src/holdfast/kubelet_api`` from its ``.proto`` files.
+"""Generate the modules of ``src/holdfast/node/kubelet_api`` from its ``.proto`` files.
 
 Each ``NAME.proto`` gives ``NAME_pb2.py`` and ``NAME_pb2_grpc.py`` with their types in ``.pyi``
 files. The types of the stubs are written here: the generator of grpcio-tools makes none.
@@ -23,7 +23,7 @@ from google.protobuf.descriptor_pb2 import FileDescriptorSet, ServiceDescriptorP
 from grpc_tools import protoc
 
 SOURCE = Path(__file__).resolve().parent.parent / "src"
-PACKAGE = Path("holdfast") / "kubelet_api"
+PACKAGE = Path("holdfast") / "node" / "kubelet_api"
 
 
 def main() -> int:
@@ -69,8 +69,8 @@ def stub_types(module: str, services: list[ServiceDescriptorProto]) -> str:
         '"""Types of the stubs and servicers, for grpc.aio."""',
         "from typing import Any",
         "from collections.abc import AsyncIterator",
-        f"from holdfast.kubelet_api import {module} as _messages",
-        "from holdfast.kubelet_api.calls import StreamCall, UnaryCall",
+        f"from holdfast.node.kubelet_api import {module} as _messages",
+        "from holdfast.node.kubelet_api.calls import StreamCall, UnaryCall",
     ]
     for service in services:
         stub, servicer = [f"class {service.name}Stub:"], [f"class {service.name}Servicer:"]

@@ -8,12 +8,12 @@ from pathlib import Path
 
 from prometheus_client import CollectorRegistry, Gauge, generate_latest
 
-from holdfast.agent.node_agent import NodeIdentity
-from holdfast.agent.node_setup import make_agent
 from holdfast.api.node_names import STANDALONE
 from holdfast.client.client import Client
 from holdfast.client.endpoint import Endpoint
 from holdfast.client.http import HttpTransport
+from holdfast.node.agent.node_agent import NodeIdentity
+from holdfast.node.agent.node_setup import make_agent
 from holdfast.runtime.clock import Clock
 from holdfast.runtime.errors import HoldfastError
 from holdfast.runtime.settings import AgentSettings, NodeShape

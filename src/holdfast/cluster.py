@@ -70,10 +70,10 @@ class Components:
         client_authority: Path | None = None,
         descheduler: DeschedulerConfiguration | None = None,
     ) -> None:
-        from holdfast.agent.node_setup import make_agents
-        from holdfast.agent.simulated_nodes import SimulatedNodes
         from holdfast.controllers.controller_manager import ControllerManager
         from holdfast.controllers.profile_settings import controller_settings
+        from holdfast.node.agent.node_setup import make_agents
+        from holdfast.node.agent.simulated_nodes import SimulatedNodes
         from holdfast.scheduler_process import scheduler_for
         from holdfast.scheduling.configuration.reading import Configuration
 
@@ -112,7 +112,7 @@ class Components:
 
         Nodes in the store are kept whatever number is configured: pods may run on them.
         """
-        from holdfast.agent.nodes import node_name
+        from holdfast.node.agent.nodes import node_name
 
         report("starting the controllers")
         await self.controllers.start()
@@ -206,7 +206,7 @@ class Cluster:
 
     async def start(self, report: ReportProgress = lambda _text: None) -> None:
         """Start server and components; if one fails, stop what was started."""
-        from holdfast.agent.node_setup import agent_directories
+        from holdfast.node.agent.node_setup import agent_directories
 
         try:
             report("starting the API server")
@@ -295,7 +295,7 @@ class Cluster:
 
     def _write_node_kubeconfigs(self, agents: Mapping[str, Path]) -> None:
         """Write the kubeconfig of each node with an agent, for the agent and its drivers."""
-        from holdfast.agent.node_agent import prepare_directory
+        from holdfast.node.agent.node_agent import prepare_directory
         from holdfast.server.access.credentials import write_node_kubeconfig
 
         for name, directory in agents.items():

@@ -3,9 +3,9 @@
 import grpc
 
 from agent.driver_server import DriverServer
-from holdfast.cdi.files import file_name, write_spec
-from holdfast.cdi.spec import CdiDevice, CdiSpec, ContainerEdits
-from holdfast.kubelet_api import CLASSIC_PLUGIN, dra_classic_pb2, dra_classic_pb2_grpc
+from holdfast.node.cdi.files import file_name, write_spec
+from holdfast.node.cdi.spec import CdiDevice, CdiSpec, ContainerEdits
+from holdfast.node.kubelet_api import CLASSIC_PLUGIN, dra_classic_pb2, dra_classic_pb2_grpc
 
 
 class ClassicDriverServer(DriverServer):

@@ -6,14 +6,14 @@ from contextlib import asynccontextmanager
 
 from agent.classic_driver_server import ClassicDriverServer
 from agent.polling import until
-from holdfast.agent.dra_plugins import NotRegistered
-from holdfast.agent.node_agent import NodeIdentity
-from holdfast.agent.node_pod import NODE_PODS
-from holdfast.agent.node_setup import make_agent
 from holdfast.api.classic_dra.types import classic_resources
 from holdfast.api.node_names import STANDALONE
 from holdfast.api.scheme import EVENTS
 from holdfast.client.client import Client
+from holdfast.node.agent.dra_plugins import NotRegistered
+from holdfast.node.agent.node_agent import NodeIdentity
+from holdfast.node.agent.node_pod import NODE_PODS
+from holdfast.node.agent.node_setup import make_agent
 from holdfast.runtime.errors import NotFound
 from holdfast.runtime.settings import NodeSettings
 from holdfast.server.inprocess import InProcessTransport

@@ -9,7 +9,7 @@ from pathlib import Path
 import grpc
 import grpc.aio
 
-from holdfast.kubelet_api import (
+from holdfast.node.kubelet_api import (
     DEVICE_PLUGIN,
     DEVICE_PLUGIN_VERSION,
     HEALTHY,

@@ -12,8 +12,8 @@ import time
 from pathlib import Path
 
 from holdfast.client.leader import LeaseTimes
-from holdfast.driverkit import Cdi, Choice, Device, Driver, DriverError
-from holdfast.driverkit.classic import controller_process
+from holdfast.node.driverkit import Cdi, Choice, Device, Driver, DriverError
+from holdfast.node.driverkit.classic_dra import controller_process
 
 NAME = "kill.example.com"
 DEVICES = ("d-0", "d-1", "d-2")

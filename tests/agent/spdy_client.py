@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 import zlib
 
-from holdfast.agent.kubelet_server import spdy_frames
+from holdfast.node.agent.kubelet_server import spdy_frames
 
 
 def opening(deflate: zlib._Compress, stream: int, **headers: str) -> bytes:

@@ -6,12 +6,12 @@ import pytest
 
 from agent.driver_server import DriverServer
 from agent.polling import until
-from holdfast.agent.dra_plugins import NotRegistered
-from holdfast.agent.node_agent import NodeIdentity
-from holdfast.agent.node_setup import make_agent
 from holdfast.api.node_names import STANDALONE
 from holdfast.api.scheme import EVENTS, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES
 from holdfast.client.client import Client
+from holdfast.node.agent.dra_plugins import NotRegistered
+from holdfast.node.agent.node_agent import NodeIdentity
+from holdfast.node.agent.node_setup import make_agent
 from holdfast.runtime.settings import NodeSettings
 from holdfast.testing.builders import a_pod
 from holdfast.testing.device_builders import a_claim, a_device_class, a_slice

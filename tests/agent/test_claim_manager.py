@@ -10,12 +10,12 @@ import pytest
 
 from agent.driver_server import DriverServer
 from agent.polling import until
-from holdfast.agent import plugin_registry
-from holdfast.agent.claim_manager import ClaimManager
-from holdfast.agent.plugin_registry import PluginRegistry
-from holdfast.agent.pod_devices import NotPrepared
 from holdfast.api.scheme import PODS, RESOURCE_CLAIMS
-from holdfast.kubelet_api import DRA_V1BETA1, dra_v1_pb2
+from holdfast.node.agent import plugin_registry
+from holdfast.node.agent.claim_manager import ClaimManager
+from holdfast.node.agent.plugin_registry import PluginRegistry
+from holdfast.node.agent.pod_devices import NotPrepared
+from holdfast.node.kubelet_api import DRA_V1BETA1, dra_v1_pb2
 from holdfast.runtime.clock import SystemClock
 from holdfast.runtime.errors import BadConfiguration
 from holdfast.testing.builders import a_node, a_pod

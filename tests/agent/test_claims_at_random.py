@@ -9,11 +9,11 @@ from msgspec.structs import replace
 
 from agent.classic_driver_server import ClassicDriverServer
 from agent.driver_server import DriverServer
-from holdfast.agent import plugin_registry
-from holdfast.agent.claim_manager import ClaimManager
-from holdfast.agent.plugin_registry import PluginRegistry
-from holdfast.agent.pod_devices import NotPrepared
 from holdfast.api.classic_dra.types import ClassicClaim
+from holdfast.node.agent import plugin_registry
+from holdfast.node.agent.claim_manager import ClaimManager
+from holdfast.node.agent.plugin_registry import PluginRegistry
+from holdfast.node.agent.pod_devices import NotPrepared
 from holdfast.runtime.clock import SystemClock
 from holdfast.runtime.errors import Unavailable
 from holdfast.testing.builders import a_pod, typed

@@ -8,15 +8,15 @@ import pytest
 
 from agent.classic_driver_server import NOT_FOUND, UNAVAILABLE
 from agent.classic_node import CLASSIC, ClassicNode
-from holdfast.agent.claims import container_claims, needed_claims
-from holdfast.agent.live_claims import LiveClaims, NeverUsable, NotUsable
-from holdfast.agent.node_pod import NODE_PODS
-from holdfast.agent.pod_devices import NotPrepared
-from holdfast.agent.simulated_nodes import SimulatedNodes
 from holdfast.api.classic_dra.names import POD_CLAIMS
 from holdfast.api.scheme import RESOURCE_CLAIMS
 from holdfast.client.client import Client
-from holdfast.kubelet_api import DRA_PLUGIN, DRA_V1
+from holdfast.node.agent.claims import container_claims, needed_claims
+from holdfast.node.agent.live_claims import LiveClaims, NeverUsable, NotUsable
+from holdfast.node.agent.node_pod import NODE_PODS
+from holdfast.node.agent.pod_devices import NotPrepared
+from holdfast.node.agent.simulated_nodes import SimulatedNodes
+from holdfast.node.kubelet_api import DRA_PLUGIN, DRA_V1
 from holdfast.runtime.errors import NotFound
 from holdfast.runtime.feature_gates import FeatureGates
 from holdfast.server.inprocess import InProcessTransport

@@ -21,7 +21,7 @@ from holdfast.client.informer import Informer
 from holdfast.client.kubeconfig import load
 from holdfast.cluster import PKI
 from holdfast.controllers.controller_manager import ControllerManager
-from holdfast.driverkit.classic.handle import decode_handle
+from holdfast.node.driverkit.classic_dra.handle import decode_handle
 from holdfast.runtime.clock import SystemClock
 from holdfast.server.access.credentials import write_node_kubeconfig
 from holdfast.testing.classic_builders import a_classic_claim, a_classic_class

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.agent.kubelet_server.container_logs import LogFile, LogOptions, read_log
+from holdfast.node.agent.kubelet_server.container_logs import LogFile, LogOptions, read_log
 from holdfast.runtime.clock import SystemClock
 from holdfast.runtime.errors import BadRequest
 

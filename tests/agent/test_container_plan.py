@@ -2,15 +2,15 @@
 
 import pytest
 
-from holdfast.agent.container_status import PodState, pod_status
-from holdfast.agent.environment import expand, pod_field, resource_field
-from holdfast.agent.node_pod import NodePod, ResourceFieldReference
-from holdfast.agent.pod_admission import admit
-from holdfast.agent.pod_containers import new_records, plan_containers
-from holdfast.agent.runtime import ContainerConfig, ContainerExit, NotStarted
-from holdfast.agent.simulated_pod import SimulatedContainer
 from holdfast.api.decode import convert_object
 from holdfast.api.node import Node
+from holdfast.node.agent.container_status import PodState, pod_status
+from holdfast.node.agent.environment import expand, pod_field, resource_field
+from holdfast.node.agent.node_pod import NodePod, ResourceFieldReference
+from holdfast.node.agent.pod_admission import admit
+from holdfast.node.agent.pod_containers import new_records, plan_containers
+from holdfast.node.agent.runtime import ContainerConfig, ContainerExit, NotStarted
+from holdfast.node.agent.simulated_pod import SimulatedContainer
 from holdfast.runtime.clock import SystemClock
 from holdfast.testing import a_node, a_pod
 

@@ -8,10 +8,10 @@ import pytest
 
 from agent.device_plugin_server import DevicePluginServer
 from agent.polling import until
-from holdfast.agent import plugin_registry
-from holdfast.agent.device_manager import DeviceManager
-from holdfast.agent.plugin_registry import PluginRegistry
-from holdfast.agent.pod_devices import NotPrepared
+from holdfast.node.agent import plugin_registry
+from holdfast.node.agent.device_manager import DeviceManager
+from holdfast.node.agent.plugin_registry import PluginRegistry
+from holdfast.node.agent.pod_devices import NotPrepared
 from holdfast.runtime.clock import SystemClock
 from holdfast.runtime.errors import BadConfiguration, Refused
 from holdfast.testing.builders import a_pod, typed

@@ -5,9 +5,9 @@ import grpc.aio
 import pytest
 
 from agent.driver_server import DriverServer
-from holdfast.agent.dra_calls import CLASSIC, DriverClaim, DriverEndpoint
-from holdfast.agent.plugin_sockets import CallFailed
-from holdfast.kubelet_api import DRA_V1
+from holdfast.node.agent.dra_calls import CLASSIC, DriverClaim, DriverEndpoint
+from holdfast.node.agent.plugin_sockets import CallFailed
+from holdfast.node.kubelet_api import DRA_V1
 
 
 async def test_a_classic_driver_gets_the_handle_and_its_cdi_names_back(node_directory):

@@ -9,14 +9,14 @@ from types import SimpleNamespace
 
 import pytest
 
-from holdfast.agent.container_shim import ContainerLog
-from holdfast.agent.exec_process import MARK, LocalExec, kill_marked
-from holdfast.agent.kubelet_server.channels import serve_channels
-from holdfast.agent.kubelet_server.container_logs import LogFile, LogOptions, read_log
-from holdfast.agent.kubelet_server.node_containers import NodeContainers
-from holdfast.agent.pod_directory import PodDirectories
-from holdfast.agent.process_runtime import ProcessRuntime
-from holdfast.agent.runtime import ContainerConfig, NotStarted
+from holdfast.node.agent.container_shim import ContainerLog
+from holdfast.node.agent.exec_process import MARK, LocalExec, kill_marked
+from holdfast.node.agent.kubelet_server.channels import serve_channels
+from holdfast.node.agent.kubelet_server.container_logs import LogFile, LogOptions, read_log
+from holdfast.node.agent.kubelet_server.node_containers import NodeContainers
+from holdfast.node.agent.pod_directory import PodDirectories
+from holdfast.node.agent.process_runtime import ProcessRuntime
+from holdfast.node.agent.runtime import ContainerConfig, NotStarted
 from holdfast.runtime.clock import SystemClock
 from holdfast.runtime.errors import NotFound
 

@@ -2,14 +2,14 @@
 
 import pytest
 
-from holdfast.agent.node_agent import NodeAgent, NodeIdentity
-from holdfast.agent.node_pod import NODE_PODS
-from holdfast.agent.node_setup import make_agent, make_runtimes
-from holdfast.agent.pod_devices import ContainerDevices, NotPrepared
-from holdfast.agent.simulated_claims import SimulatedClaims
 from holdfast.api.node_names import LEASE_NAMESPACE
 from holdfast.api.scheme import EVENTS, LEASES, NODES
 from holdfast.api.timestamps import parse_rfc3339
+from holdfast.node.agent.node_agent import NodeAgent, NodeIdentity
+from holdfast.node.agent.node_pod import NODE_PODS
+from holdfast.node.agent.node_setup import make_agent, make_runtimes
+from holdfast.node.agent.pod_devices import ContainerDevices, NotPrepared
+from holdfast.node.agent.simulated_claims import SimulatedClaims
 from holdfast.runtime.errors import Invalid, NotFound, Refused, TooLarge
 from holdfast.runtime.settings import NodeSettings
 from holdfast.testing import VirtualClock, a_pod, typed

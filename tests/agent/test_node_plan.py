@@ -1,7 +1,11 @@
 from __future__ import annotations
 
-from holdfast.agent.addresses import AgentNode
-from holdfast.agent.nodes import (
+from holdfast.api.decode import convert_object
+from holdfast.api.node import Lease
+from holdfast.api.node_names import AGENT_LABEL
+from holdfast.api.timestamps import rfc3339, rfc3339_micro
+from holdfast.node.agent.addresses import AgentNode
+from holdfast.node.agent.nodes import (
     LEASE_SECONDS,
     NodeShape,
     foreign_lease_seconds,
@@ -10,10 +14,6 @@ from holdfast.agent.nodes import (
     new_node,
     plan_node_status,
 )
-from holdfast.api.decode import convert_object
-from holdfast.api.node import Lease
-from holdfast.api.node_names import AGENT_LABEL
-from holdfast.api.timestamps import rfc3339, rfc3339_micro
 
 NOW = 1_700_000_000.0
 

@@ -5,11 +5,11 @@ from dataclasses import replace
 
 import pytest
 
-from holdfast.agent.node_topology import devices_of, topology_of
-from holdfast.agent.simulated_nodes import SimulatedNodes
 from holdfast.api.koordinator_names import CPU_MANAGER_POLICY, CPU_TOPOLOGY
 from holdfast.api.scheme import NODE_RESOURCE_TOPOLOGIES, NODES, SHARED_DEVICES
 from holdfast.client.client import Client
+from holdfast.node.agent.node_topology import devices_of, topology_of
+from holdfast.node.agent.simulated_nodes import SimulatedNodes
 from holdfast.runtime.errors import NotFound
 from holdfast.runtime.settings import NodeShape
 from holdfast.server.inprocess import InProcessTransport

@@ -14,18 +14,18 @@ import pytest
 import pytest_asyncio
 
 from agent.device_plugin_server import DevicePluginServer
-from holdfast.agent import plugin_registry, pod_worker
-from holdfast.agent.node_agent import NodeIdentity
-from holdfast.agent.node_pod import NODE_PODS
-from holdfast.agent.node_setup import make_agent
 from holdfast.api.scheme import EVENTS, NODES, PODS, RESOURCE_SLICES
 from holdfast.cli.explanation_text import format_explanation
 from holdfast.cli.why_command import answer_about
 from holdfast.client.backoff import Backoff
 from holdfast.client.client import Client
 from holdfast.cluster import Cluster
-from holdfast.driverkit import Cdi, Device, Driver
-from holdfast.driverkit.process import DriverProcess, DriverSettings
+from holdfast.node.agent import plugin_registry, pod_worker
+from holdfast.node.agent.node_agent import NodeIdentity
+from holdfast.node.agent.node_pod import NODE_PODS
+from holdfast.node.agent.node_setup import make_agent
+from holdfast.node.driverkit import Cdi, Device, Driver
+from holdfast.node.driverkit.process import DriverProcess, DriverSettings
 from holdfast.runtime.clock import SystemClock
 from holdfast.runtime.errors import BadConfiguration, NotFound
 from holdfast.runtime.feature_gates import FeatureGates

@@ -7,10 +7,10 @@ import pytest
 
 from agent.driver_server import DriverServer
 from agent.polling import until
-from holdfast.agent import plugin_registry
-from holdfast.agent.dra_plugins import DraPlugins, NotRegistered, chosen_services
-from holdfast.agent.plugin_registry import PluginInfo, PluginRegistry, RegistrationRefused
-from holdfast.kubelet_api import CLASSIC_PLUGIN, DRA_PLUGIN, DRA_V1, DRA_V1BETA1
+from holdfast.node.agent import plugin_registry
+from holdfast.node.agent.dra_plugins import DraPlugins, NotRegistered, chosen_services
+from holdfast.node.agent.plugin_registry import PluginInfo, PluginRegistry, RegistrationRefused
+from holdfast.node.kubelet_api import CLASSIC_PLUGIN, DRA_PLUGIN, DRA_V1, DRA_V1BETA1
 from holdfast.runtime.clock import SystemClock
 
 

@@ -6,8 +6,8 @@ from types import SimpleNamespace
 from aiohttp import WSMsgType
 
 from agent.spdy_client import compressor, opening
-from holdfast.agent.kubelet_server.port_forward import PortForwarder
-from holdfast.agent.kubelet_server.spdy_frames import FrameReader, FrameType, FrameWriter
+from holdfast.node.agent.kubelet_server.port_forward import PortForwarder
+from holdfast.node.agent.kubelet_server.spdy_frames import FrameReader, FrameType, FrameWriter
 
 
 class Client:

@@ -20,9 +20,9 @@ from agent.process_cluster import (
     short_directory,
     states,
 )
-from holdfast.agent.node_pod import CONFIG_MAPS, NODE_PODS, SECRETS
 from holdfast.api.node_names import CERTIFICATE_ANNOTATION
 from holdfast.api.scheme import NODES
+from holdfast.node.agent.node_pod import CONFIG_MAPS, NODE_PODS, SECRETS
 from holdfast.testing import a_pod
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

@@ -8,11 +8,11 @@ import sys
 import pytest
 
 from agent.process_cluster import SECONDS, ProcessCluster, alive, ended, exit_codes
-from holdfast.agent import process_runtime
-from holdfast.agent.node_agent import prepare_directory
-from holdfast.agent.node_pod import NODE_PODS
 from holdfast.api.scheme import NODES
 from holdfast.client.transport import Request
+from holdfast.node.agent import process_runtime
+from holdfast.node.agent.node_agent import prepare_directory
+from holdfast.node.agent.node_pod import NODE_PODS
 from holdfast.runtime.clock import SystemClock
 from holdfast.runtime.errors import Refused
 from holdfast.server.access.credentials import write_node_kubeconfig

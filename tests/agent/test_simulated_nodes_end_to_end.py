@@ -2,11 +2,11 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.agent.addresses import AGENT_NODES, AGENT_PODS
-from holdfast.agent.simulated_nodes import SimulatedNodes
 from holdfast.api.node_names import LEASE_NAMESPACE
 from holdfast.api.scheme import EVENTS, LEASES, NODES, PODS, RESOURCE_CLAIMS
 from holdfast.api.timestamps import parse_rfc3339, rfc3339_micro
+from holdfast.node.agent.addresses import AGENT_NODES, AGENT_PODS
+from holdfast.node.agent.simulated_nodes import SimulatedNodes
 from holdfast.runtime.errors import NotFound
 from holdfast.runtime.settings import NodeShape
 from holdfast.testing import a_claim, a_node, a_pod

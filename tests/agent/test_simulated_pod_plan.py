@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.agent.addresses import AddressPool
-from holdfast.agent.claims import unready_reason
-from holdfast.agent.simulated_pod import NO_STEP, RUN_FOR, STOP_AFTER, needs_step, plan_pod
 from holdfast.api.timestamps import rfc3339
+from holdfast.node.agent.addresses import AddressPool
+from holdfast.node.agent.claims import unready_reason
+from holdfast.node.agent.simulated_pod import NO_STEP, RUN_FOR, STOP_AFTER, needs_step, plan_pod
 from holdfast.testing import a_claim, a_pod, typed
 
 NOW = 1_700_000_000.0

@@ -11,8 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.spdy_client import compressor, opening
-from holdfast.agent.kubelet_server import spdy_frames
-from holdfast.agent.kubelet_server.spdy_frames import Frame, FrameReader, FrameType, FrameWriter
+from holdfast.node.agent.kubelet_server import spdy_frames
+from holdfast.node.agent.kubelet_server.spdy_frames import (
+    Frame,
+    FrameReader,
+    FrameType,
+    FrameWriter,
+)
 from holdfast.runtime.errors import BadRequest
 
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from holdfast.cdi.registry import CdiRegistry, UnresolvableDevice
+from holdfast.node.cdi.registry import CdiRegistry, UnresolvableDevice
 
 
 @pytest.fixture

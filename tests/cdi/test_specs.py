@@ -7,10 +7,10 @@ import msgspec
 import pytest
 import yaml
 
-from holdfast.cdi.checks import qualified_name_error
-from holdfast.cdi.files import InvalidSpec, decode_spec, file_name, read_spec, remove_spec
-from holdfast.cdi.files import write_spec as write
-from holdfast.cdi.spec import (
+from holdfast.node.cdi.checks import qualified_name_error
+from holdfast.node.cdi.files import InvalidSpec, decode_spec, file_name, read_spec, remove_spec
+from holdfast.node.cdi.files import write_spec as write
+from holdfast.node.cdi.spec import (
     CdiDevice,
     CdiSpec,
     ContainerEdits,

@@ -24,7 +24,7 @@ FORK.set_forkserver_preload(
             "apiserver_command",
         )
     ]
-    + ["holdfast.cluster", "holdfast.agent.simulated_nodes", "holdfast.scheduler_process"]
+    + ["holdfast.cluster", "holdfast.node.agent.simulated_nodes", "holdfast.scheduler_process"]
     + ["holdfast.controllers.controller_manager", "holdfast.server.https_server"]
 )
 

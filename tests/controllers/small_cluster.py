@@ -6,10 +6,10 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from holdfast.agent.simulated_nodes import SimulatedNodes
 from holdfast.api.scheme import PODS
 from holdfast.client.client import Client
 from holdfast.controllers.controller_manager import CONTROLLERS, ControllerManager
+from holdfast.node.agent.simulated_nodes import SimulatedNodes
 from holdfast.server.api_server import ApiServer
 from holdfast.server.inprocess import InProcessTransport
 from holdfast.server.store import Store

@@ -5,7 +5,7 @@ from __future__ import annotations
 from aiohttp.test_utils import TestClient, TestServer
 
 from holdfast.client.client import Client
-from holdfast.driverkit.classic.extender import ExtenderProcess
+from holdfast.node.driverkit.classic_dra.extender import ExtenderProcess
 from holdfast.server.inprocess import InProcessTransport
 from holdfast.testing import a_node
 

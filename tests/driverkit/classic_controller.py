@@ -11,10 +11,10 @@ from holdfast.api.classic_dra.types import classic_resources
 from holdfast.api.resource import Resource
 from holdfast.api.scheme import EVENTS, NAMESPACES, PODS
 from holdfast.client.client import Client
-from holdfast.driverkit import Device, Driver
-from holdfast.driverkit.classic.controller_process import ControllerProcess
-from holdfast.driverkit.classic.fitting import Choice, Share
-from holdfast.driverkit.classic.inventory_conversion import raw_spec
+from holdfast.node.driverkit import Device, Driver
+from holdfast.node.driverkit.classic_dra.controller_process import ControllerProcess
+from holdfast.node.driverkit.classic_dra.fitting import Choice, Share
+from holdfast.node.driverkit.classic_dra.inventory_conversion import raw_spec
 from holdfast.runtime.errors import NotFound
 from holdfast.server.api_server import ApiServer
 from holdfast.server.inprocess import InProcessTransport

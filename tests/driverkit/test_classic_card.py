@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from driverkit.autoscaler import Autoscaler
 from driverkit.classic_controller import DRIVER, DriverTest
 from holdfast.api.resource import Resource
-from holdfast.driverkit import Choice, Device, Driver
-from holdfast.driverkit.classic.handle import decode_handle
+from holdfast.node.driverkit import Choice, Device, Driver
+from holdfast.node.driverkit.classic_dra.handle import decode_handle
 from holdfast.testing import a_node, a_pod
 from holdfast.testing.classic_builders import inline
 

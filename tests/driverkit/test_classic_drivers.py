@@ -11,8 +11,13 @@ import pytest
 import yaml
 
 from driverkit.example_modules import load
-from holdfast.driverkit import Cdi, Choice, Count, Device, Driver, Unsuitable
-from holdfast.driverkit.classic.parameters import WrongParameters, crd_of, parameters_of, schema_of
+from holdfast.node.driverkit import Cdi, Choice, Count, Device, Driver, Unsuitable
+from holdfast.node.driverkit.classic_dra.parameters import (
+    WrongParameters,
+    crd_of,
+    parameters_of,
+    schema_of,
+)
 from holdfast.runtime.errors import BadConfiguration
 from holdfast.testing.classic_drivers import ClassicDriverNode
 from holdfast.testing.driver_conformance import check_driver_async

@@ -6,7 +6,7 @@ from driverkit.autoscaler import Autoscaler
 from driverkit.classic_controller import DRIVER, DriverTest, a_driver
 from holdfast.api.classic_dra.node_inventory import NODE_INVENTORIES
 from holdfast.api.scheme import PODS
-from holdfast.driverkit import Choice, Device, Driver
+from holdfast.node.driverkit import Choice, Device, Driver
 from holdfast.runtime.errors import BadConfiguration
 from holdfast.testing import a_node, a_pod
 from holdfast.testing.classic_builders import inline, named

@@ -17,9 +17,9 @@ from holdfast.api.classic_dra.types import (
 )
 from holdfast.api.devices import ClaimConsumer
 from holdfast.api.meta import ObjectMeta
-from holdfast.driverkit import Device, InvalidInventory
-from holdfast.driverkit.classic.bookings import Booking, Bookings
-from holdfast.driverkit.classic.fitting import (
+from holdfast.node.driverkit import Device, InvalidInventory
+from holdfast.node.driverkit.classic_dra.bookings import Booking, Bookings
+from holdfast.node.driverkit.classic_dra.fitting import (
     Choice,
     ClaimParameters,
     Count,
@@ -33,15 +33,15 @@ from holdfast.driverkit.classic.fitting import (
     quantity,
     without,
 )
-from holdfast.driverkit.classic.handle import (
+from holdfast.node.driverkit.classic_dra.handle import (
     booking_of,
     decode_handle,
     encode_handle,
     handle_of,
     with_result,
 )
-from holdfast.driverkit.classic.inventory_conversion import booked, raw_spec
-from holdfast.driverkit.classic.negotiation import (
+from holdfast.node.driverkit.classic_dra.inventory_conversion import booked, raw_spec
+from holdfast.node.driverkit.classic_dra.negotiation import (
     ClaimStep,
     answer,
     changed_claims,

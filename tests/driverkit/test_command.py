@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from free_port import free_port
-from holdfast.driverkit import Cdi, Device, Driver, DriverError
-from holdfast.driverkit.command import _parser, run_driver, settings_of
-from holdfast.driverkit.plugin_service import PluginSockets
+from holdfast.node.driverkit import Cdi, Device, Driver, DriverError
+from holdfast.node.driverkit.command import _parser, run_driver, settings_of
+from holdfast.node.driverkit.plugin_service import PluginSockets
 from holdfast.runtime.errors import BadConfiguration
 from holdfast.testing.drivers import DriverNode
 

@@ -6,10 +6,10 @@ import threading
 import pytest
 
 from holdfast.api.scheme import RESOURCE_CLAIMS
-from holdfast.cdi.registry import UnresolvableDevice
-from holdfast.driverkit import Capacity, Cdi, Device, Driver, DriverError, Unhealthy
-from holdfast.driverkit.author_functions import AuthorFunction
-from holdfast.driverkit.process import DriverProcess
+from holdfast.node.cdi.registry import UnresolvableDevice
+from holdfast.node.driverkit import Capacity, Cdi, Device, Driver, DriverError, Unhealthy
+from holdfast.node.driverkit.author_functions import AuthorFunction
+from holdfast.node.driverkit.process import DriverProcess
 from holdfast.runtime.errors import BadConfiguration, Refused
 from holdfast.testing.driver_conformance import check_driver_async
 from holdfast.testing.drivers import Block, DriverNode, Fail, FaultyDriver

@@ -14,9 +14,9 @@ from holdfast.api.devices import ResourceClaim
 from holdfast.api.pod import Pod
 from holdfast.api.scheme import RESOURCE_CLAIMS
 from holdfast.client.client import Client
-from holdfast.driverkit import Cdi, Driver, DriverError
-from holdfast.driverkit.checkpoint import Checkpoint
-from holdfast.driverkit.preparation import ClaimPreparation
+from holdfast.node.driverkit import Cdi, Driver, DriverError
+from holdfast.node.driverkit.checkpoint import Checkpoint
+from holdfast.node.driverkit.preparation import ClaimPreparation
 from holdfast.runtime.clock import SystemClock
 from holdfast.server.api_server import ApiServer
 from holdfast.server.inprocess import InProcessTransport

@@ -4,9 +4,9 @@ import copy
 
 import pytest
 
-from holdfast.driverkit import Capacity, CounterSet, Device, InvalidInventory, Taint, Version
-from holdfast.driverkit.inventory import pools_of, raw_device
-from holdfast.driverkit.slices import (
+from holdfast.node.driverkit import Capacity, CounterSet, Device, InvalidInventory, Taint, Version
+from holdfast.node.driverkit.inventory import pools_of, raw_device
+from holdfast.node.driverkit.slices import (
     SliceOwner,
     check_pools,
     content_of,

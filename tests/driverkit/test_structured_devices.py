@@ -6,9 +6,9 @@ import pytest
 
 from holdfast.api.classic_dra.types import classic_resources
 from holdfast.api.scheme import RESOURCE_SLICES
-from holdfast.driverkit import Cdi, Choice, CounterSet, Device, Driver, InvalidInventory
-from holdfast.driverkit.classic.inventory_publisher import DividedPublisher
-from holdfast.driverkit.slice_publisher import SlicePublisher
+from holdfast.node.driverkit import Cdi, Choice, CounterSet, Device, Driver, InvalidInventory
+from holdfast.node.driverkit.classic_dra.inventory_publisher import DividedPublisher
+from holdfast.node.driverkit.slice_publisher import SlicePublisher
 from holdfast.runtime.errors import BadConfiguration
 from holdfast.testing import VirtualClock, a_claim, a_device_class, a_pod
 from holdfast.testing.classic_builders import a_classic_claim, a_classic_class

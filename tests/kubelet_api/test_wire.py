@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.kubelet_api import (
+from holdfast.node.kubelet_api import (
     device_plugin_pb2,
     dra_classic_pb2,
     dra_v1_pb2,

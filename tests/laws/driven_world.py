@@ -7,11 +7,11 @@ from contextlib import suppress
 from holdfast.api.classic_dra.node_inventory import NODE_INVENTORIES
 from holdfast.api.scheme import NAMESPACES, NODES, PODS, RESOURCE_CLAIMS
 from holdfast.client.client import Client
-from holdfast.driverkit import Device, Driver
-from holdfast.driverkit.classic.controller_process import ControllerProcess
-from holdfast.driverkit.classic.fitting import Choice
-from holdfast.driverkit.classic.handle import decode_handle
-from holdfast.driverkit.classic.inventory_publisher import InventoryPublisher
+from holdfast.node.driverkit import Device, Driver
+from holdfast.node.driverkit.classic_dra.controller_process import ControllerProcess
+from holdfast.node.driverkit.classic_dra.fitting import Choice
+from holdfast.node.driverkit.classic_dra.handle import decode_handle
+from holdfast.node.driverkit.classic_dra.inventory_publisher import InventoryPublisher
 from holdfast.runtime.errors import AlreadyExists, HoldfastError, NotFound
 from holdfast.server.inprocess import InProcessTransport
 from holdfast.testing import FaultyTransport, a_claim_template, a_device_class, a_node, a_slice

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from holdfast.driverkit import Cdi, Choice, Device, Driver
+from holdfast.node.driverkit import Cdi, Choice, Device, Driver
 
 
 @dataclass

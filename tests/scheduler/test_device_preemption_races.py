@@ -2,9 +2,9 @@
 
 import pytest
 
-from holdfast.agent.simulated_pod import STOP_AFTER
 from holdfast.api.scheme import NODES, PODS, RESOURCE_CLAIMS
 from holdfast.cli.explanation_text import preemption_lines
+from holdfast.node.agent.simulated_pod import STOP_AFTER
 from holdfast.testing import (
     Fault,
     FaultyTransport,

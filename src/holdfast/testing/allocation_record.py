@@ -10,9 +10,9 @@ from typing import Any
 import msgspec
 
 from holdfast.api.classic_dra.types import ClassicAllocation, ClassicClaim
-from holdfast.driverkit.classic.fitting import Unsuitable
-from holdfast.driverkit.classic.handle import Handle
-from holdfast.driverkit.classic.handlers import Allocated, ClaimItem, ClassicHandlers
+from holdfast.node.driverkit.classic_dra.fitting import Unsuitable
+from holdfast.node.driverkit.classic_dra.handle import Handle
+from holdfast.node.driverkit.classic_dra.handlers import Allocated, ClaimItem, ClassicHandlers
 from holdfast.runtime.errors import Retryable
 
 Call = Callable[[str, str, Coroutine[Any, Any, Any]], Coroutine[Any, Any, Any]]

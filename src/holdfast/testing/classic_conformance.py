@@ -10,9 +10,9 @@ import grpc
 import msgspec
 
 from holdfast.api.classic_dra.types import ClassicClaim
-from holdfast.cdi.files import file_name
-from holdfast.driverkit import Driver
-from holdfast.driverkit.classic.node_service import CLASSIC_VERSION
+from holdfast.node.cdi.files import file_name
+from holdfast.node.driverkit import Driver
+from holdfast.node.driverkit.classic_dra.node_service import CLASSIC_VERSION
 from holdfast.state.classic_dra.claim_state import is_protected
 from holdfast.testing.classic_drivers import ClassicDriverNode
 from holdfast.testing.drivers import Block, FaultyDriver, Kill

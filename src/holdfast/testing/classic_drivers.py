@@ -19,13 +19,13 @@ from holdfast.api.classic_dra.node_inventory import NODE_INVENTORIES, NodeInvent
 from holdfast.api.classic_dra.types import ClassicClaim, classic_resources
 from holdfast.api.resource import Resource
 from holdfast.api.scheme import NAMESPACES, PODS
-from holdfast.cdi.registry import CdiRegistry
-from holdfast.cdi.spec import ContainerEdits
 from holdfast.client.client import Client
-from holdfast.driverkit import Driver
-from holdfast.driverkit.classic.controller_process import ControllerProcess
-from holdfast.kubelet_api import dra_classic_pb2
-from holdfast.kubelet_api.dra_classic_pb2_grpc import NodeStub
+from holdfast.node.cdi.registry import CdiRegistry
+from holdfast.node.cdi.spec import ContainerEdits
+from holdfast.node.driverkit import Driver
+from holdfast.node.driverkit.classic_dra.controller_process import ControllerProcess
+from holdfast.node.kubelet_api import dra_classic_pb2
+from holdfast.node.kubelet_api.dra_classic_pb2_grpc import NodeStub
 from holdfast.runtime.clock import SystemClock
 from holdfast.server.inprocess import InProcessTransport
 from holdfast.testing.builders import a_pod

@@ -22,17 +22,17 @@ from typing import Any, Self
 
 import msgspec
 
-from holdfast.agent.container_status import DEVICE_EDITS
 from holdfast.api.pod import Pod
 from holdfast.api.scheme import EVENTS, PODS
 from holdfast.client.client import Client
 from holdfast.client.http import HttpTransport
 from holdfast.client.kubeconfig import load
 from holdfast.cluster import Cluster
-from holdfast.driverkit import Driver
-from holdfast.driverkit.classic.controller_process import ControllerProcess
-from holdfast.driverkit.process import DriverProcess, DriverSettings
-from holdfast.kubelet_api import PLUGINS_DIRECTORY, REGISTRY_DIRECTORY
+from holdfast.node.agent.container_status import DEVICE_EDITS
+from holdfast.node.driverkit import Driver
+from holdfast.node.driverkit.classic_dra.controller_process import ControllerProcess
+from holdfast.node.driverkit.process import DriverProcess, DriverSettings
+from holdfast.node.kubelet_api import PLUGINS_DIRECTORY, REGISTRY_DIRECTORY
 from holdfast.runtime.clock import SystemClock
 from holdfast.runtime.settings import ClusterSettings, NodeSettings, ServerSettings
 from holdfast.server.inprocess import InProcessTransport

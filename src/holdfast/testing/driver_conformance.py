@@ -10,10 +10,10 @@ from typing import Any
 import msgspec
 
 from holdfast.api.devices import ResourceClaim
-from holdfast.cdi.files import file_name, read_spec
-from holdfast.cdi.spec import lowest_version
-from holdfast.driverkit import Driver
-from holdfast.kubelet_api import DRA_PLUGIN, DRA_V1, DRA_V1BETA1
+from holdfast.node.cdi.files import file_name, read_spec
+from holdfast.node.cdi.spec import lowest_version
+from holdfast.node.driverkit import Driver
+from holdfast.node.kubelet_api import DRA_PLUGIN, DRA_V1, DRA_V1BETA1
 from holdfast.testing.classic_conformance import check_classic_driver
 from holdfast.testing.drivers import DriverNode, Fail, FaultyDriver, Kill
 

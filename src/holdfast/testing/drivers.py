@@ -28,13 +28,13 @@ import grpc.aio
 
 from holdfast.api.devices import Device, ResourceClaim, ResourceSlice
 from holdfast.api.scheme import NODES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES
-from holdfast.cdi.registry import CdiRegistry
-from holdfast.cdi.spec import ContainerEdits
 from holdfast.client.client import Client
-from holdfast.driverkit import Claim, Driver, DriverError
-from holdfast.driverkit.claims import Prepared
-from holdfast.driverkit.process import DriverProcess, DriverSettings
-from holdfast.kubelet_api import (
+from holdfast.node.cdi.registry import CdiRegistry
+from holdfast.node.cdi.spec import ContainerEdits
+from holdfast.node.driverkit import Claim, Driver, DriverError
+from holdfast.node.driverkit.claims import Prepared
+from holdfast.node.driverkit.process import DriverProcess, DriverSettings
+from holdfast.node.kubelet_api import (
     DRA_V1,
     DRA_V1BETA1,
     PLUGINS_DIRECTORY,

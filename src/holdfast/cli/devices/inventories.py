@@ -9,8 +9,8 @@ from holdfast.api.classic_dra.node_inventory import NodeInventory
 from holdfast.api.quantity import Quantity
 from holdfast.cli.devices.choosing import Filter
 from holdfast.cli.table import NOTHING, format_table, join_names
-from holdfast.driverkit.classic.fitting import FreeDevice, remaining
-from holdfast.driverkit.classic.inventory_conversion import choice_of, devices_of
+from holdfast.node.driverkit.classic_dra.fitting import FreeDevice, remaining
+from holdfast.node.driverkit.classic_dra.inventory_conversion import choice_of, devices_of
 from holdfast.state.devices.device_map import DeviceState
 
 Json = dict[str, Any]
