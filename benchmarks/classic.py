@@ -26,7 +26,7 @@ from holdfast.client.client import Client
 from holdfast.node.driverkit import Choice, Device, Driver
 from holdfast.node.driverkit.classic_dra.inventory_conversion import raw_spec
 from holdfast.testing import a_node, a_pod
-from holdfast.testing.classic_builders import a_classic_claim, a_classic_class, named
+from holdfast.testing.classic_dra.builders import a_classic_claim, a_classic_class, named
 from processes import Processes, api_server
 from real_load import Observer, at_once, cpu_seconds
 

@@ -25,7 +25,7 @@ from holdfast.api.devices import MAX_CONSUMERS
 from holdfast.api.scheme import DEVICE_CLASSES, NODES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES
 from holdfast.client.client import Client
 from holdfast.testing import a_claim, a_device_class, a_node, a_pod, a_slice
-from holdfast.testing.classic_builders import named
+from holdfast.testing.classic_dra.builders import named
 from processes import Processes, api_server
 from real_load import Observer
 

@@ -7,7 +7,7 @@ import pytest
 
 from holdfast.api.scheme import NODES, PODS
 from holdfast.client.client import Client
-from holdfast.cluster import Cluster
+from holdfast.processes.cluster import Cluster
 from holdfast.runtime.clock import SystemClock
 from holdfast.runtime.errors import Refused
 from holdfast.runtime.settings import (

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from holdfast import cluster as wiring
-from holdfast import server_process
-from holdfast.cluster import Cluster
+from holdfast.processes import api_server as server_process
+from holdfast.processes import cluster as wiring
+from holdfast.processes.cluster import Cluster
 from holdfast.runtime.clock import SystemClock
 from holdfast.runtime.errors import HoldfastError
 from holdfast.runtime.feature_gates import FeatureGates

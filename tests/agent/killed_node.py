@@ -15,10 +15,10 @@ from agent.recording_driver import EFFECTS, holders
 from holdfast.api.scheme import DEVICE_CLASSES, RESOURCE_CLAIM_TEMPLATES, RESOURCE_CLAIMS
 from holdfast.client.client import Client
 from holdfast.client.informer import Informer
-from holdfast.cluster import PKI, Cluster
 from holdfast.node.agent.claim_checkpoint import CLAIM_CHECKPOINT, read_claims
 from holdfast.node.agent.node_pod import NODE_PODS
 from holdfast.node.driverkit.checkpoint import Checkpoint
+from holdfast.processes.cluster import PKI, Cluster
 from holdfast.runtime.clock import SystemClock
 from holdfast.runtime.errors import NotFound
 from holdfast.runtime.settings import (

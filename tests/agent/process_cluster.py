@@ -8,8 +8,8 @@ from pathlib import Path
 
 from holdfast.api.scheme import EVENTS
 from holdfast.client.client import Client
-from holdfast.cluster import Cluster
 from holdfast.node.agent.node_pod import NODE_PODS
+from holdfast.processes.cluster import Cluster
 from holdfast.runtime.clock import SystemClock
 from holdfast.runtime.errors import NotFound
 from holdfast.runtime.settings import ClusterSettings, NodeSettings, ServerSettings

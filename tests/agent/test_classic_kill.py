@@ -19,12 +19,12 @@ from holdfast.client.client import Client
 from holdfast.client.http import HttpTransport
 from holdfast.client.informer import Informer
 from holdfast.client.kubeconfig import load
-from holdfast.cluster import PKI
 from holdfast.controllers.controller_manager import ControllerManager
 from holdfast.node.driverkit.classic_dra.handle import decode_handle
+from holdfast.processes.cluster import PKI
 from holdfast.runtime.clock import SystemClock
 from holdfast.server.access.credentials import write_node_kubeconfig
-from holdfast.testing.classic_builders import a_classic_claim, a_classic_class
+from holdfast.testing.classic_dra.builders import a_classic_claim, a_classic_class
 
 CLASSIC = classic_resources()
 PARTS = ("controller", "scheduler", "agent", "plugin")

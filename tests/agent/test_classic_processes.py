@@ -12,7 +12,7 @@ import pytest_asyncio
 from agent.classic_node import ClassicNode, a_container
 from agent.process_cluster import short_directory
 from holdfast.client.client import Client
-from holdfast.cluster import PKI, Cluster
+from holdfast.processes.cluster import PKI, Cluster
 from holdfast.runtime.clock import SystemClock
 from holdfast.runtime.settings import ClusterSettings, NodeSettings, ServerSettings
 from holdfast.server.access.credentials import write_node_kubeconfig

@@ -18,10 +18,10 @@ from holdfast.api.node_names import CERTIFICATE_ANNOTATION
 from holdfast.api.resource import Resource
 from holdfast.client.client import Client
 from holdfast.client.transport import Request
-from holdfast.cluster import Cluster
 from holdfast.node.agent.kubelet_server.channels import Channel
 from holdfast.node.agent.kubelet_server.spdy_frames import FrameReader, FrameType, FrameWriter
 from holdfast.node.agent.node_pod import NODE_PODS
+from holdfast.processes.cluster import Cluster
 from holdfast.runtime.certificates import KeyPair, make_client_certificate
 from holdfast.runtime.clock import SystemClock
 from holdfast.runtime.settings import ClusterSettings, NodeSettings, ServerSettings

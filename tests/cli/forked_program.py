@@ -24,7 +24,11 @@ FORK.set_forkserver_preload(
             "apiserver_command",
         )
     ]
-    + ["holdfast.cluster", "holdfast.node.agent.simulated_nodes", "holdfast.scheduler_process"]
+    + [
+        "holdfast.processes.cluster",
+        "holdfast.node.agent.simulated_nodes",
+        "holdfast.processes.scheduler",
+    ]
     + ["holdfast.controllers.controller_manager", "holdfast.server.https_server"]
 )
 

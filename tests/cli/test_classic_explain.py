@@ -5,7 +5,7 @@ import msgspec
 from holdfast.cli.objects import parse_documents
 from holdfast.cli.snapshot import built_in_profiles, read_snapshot
 from holdfast.testing import a_claim, a_node, a_pod
-from holdfast.testing.classic_builders import (
+from holdfast.testing.classic_dra.builders import (
     a_classic_claim,
     a_classic_class,
     a_pod_scheduling,

@@ -5,14 +5,14 @@ import pytest
 
 from cli.explain_requests import ask
 from holdfast.api.classic_dra.node_inventory import NodeInventory
-from holdfast.cli.classic_explanation import read_failures
+from holdfast.cli.classic_dra.explanation import read_failures
+from holdfast.cli.classic_dra.inventories import as_table, classic_devices
 from holdfast.cli.devices.choosing import Filter
-from holdfast.cli.devices.inventories import as_table, classic_devices
 from holdfast.cli.explanation_text import format_explanation
 from holdfast.state.classic_dra.ledger import ClassicLedger
 from holdfast.state.columns.node_table import NodeTable
 from holdfast.testing import a_claim, a_node, a_pod, typed
-from holdfast.testing.classic_builders import (
+from holdfast.testing.classic_dra.builders import (
     a_classic_claim,
     a_classic_class,
     a_pod_scheduling,

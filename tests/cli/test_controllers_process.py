@@ -10,12 +10,12 @@ import pytest
 from cli.conftest import placed, read_until, with_client
 from cli.process_requests import HEAD, LEASES, asked
 from free_port import free_port
-from holdfast import controllers_process
 from holdfast.api.scheme import PODS, RESERVATIONS
 from holdfast.cli.controllers_command import ControllersState
 from holdfast.client.kubeconfig import load
 from holdfast.controllers.reconciler import Reconciler
-from holdfast.controllers_process import ControllersProcess, default_settings
+from holdfast.processes import controllers as controllers_process
+from holdfast.processes.controllers import ControllersProcess, default_settings
 from holdfast.runtime.clock import SystemClock
 from holdfast.runtime.errors import HoldfastError
 from holdfast.testing import a_reservation

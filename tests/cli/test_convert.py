@@ -5,7 +5,7 @@ import io
 import pytest
 import yaml
 
-from holdfast.cli.convert_command import convert_files
+from holdfast.cli.classic_dra.convert_command import convert_files
 from holdfast.runtime.errors import BadRequest
 
 STORY = """

@@ -15,7 +15,7 @@ from holdfast.cli import background
 from holdfast.cli.descheduler_command import DeschedulerState, moves_text
 from holdfast.client.kubeconfig import load
 from holdfast.controllers.descheduler import descheduler as component
-from holdfast.descheduler_process import DeschedulerProcess, load_settings
+from holdfast.processes.descheduler import DeschedulerProcess, load_settings
 from holdfast.runtime.clock import SystemClock
 from holdfast.runtime.errors import HoldfastError
 from holdfast.runtime.settings import ClusterSettings

@@ -9,7 +9,7 @@ from holdfast.api.classic_dra.names import POD_CLAIMS
 from holdfast.api.classic_dra.shadows import missing_shadow, shadow_names
 from holdfast.api.decode import convert_object
 from holdfast.api.pod import Pod
-from holdfast.cli.convert_command import convert_manifest
+from holdfast.cli.classic_dra.convert_command import convert_manifest
 from holdfast.runtime.errors import BadRequest
 
 STORY = {"name": "gpu", "template": {"resourceClassName": "acme"}}

@@ -11,15 +11,15 @@ import aiohttp
 import pytest
 
 from cli.conftest import read_until
-from holdfast import webhook_process
 from holdfast.api.classic_dra.names import POD_CLAIMS
-from holdfast.cli.webhook_command import write_certificates
+from holdfast.cli.classic_dra.webhook_command import write_certificates
+from holdfast.processes import classic_webhook as webhook_process
+from holdfast.processes.classic_webhook import WebhookProcess, WebhookSettings
 from holdfast.runtime.certificates import make_authority, make_client_certificate
 from holdfast.runtime.clock import SystemClock
 from holdfast.runtime.errors import BadConfiguration, Refused
 from holdfast.runtime.settings import ServerLimits
 from holdfast.testing import VirtualClock
-from holdfast.webhook_process import WebhookProcess, WebhookSettings
 
 TEXT = json.dumps([{"name": "gpu", "claim": {"resourceClaimName": "mine"}}])
 POD = {"metadata": {"annotations": {POD_CLAIMS: TEXT}}, "spec": {"containers": [{"name": "a"}]}}

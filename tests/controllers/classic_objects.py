@@ -6,8 +6,9 @@ from holdfast.api.classic_dra.types import ClassicClaim, classic_resources
 from holdfast.api.decode import convert_object
 from holdfast.api.devices import pod_consumer
 from holdfast.api.meta import owner_reference
-from holdfast.testing import a_pod, classic_builders
-from holdfast.testing.classic_builders import DRIVER, a_classic_class
+from holdfast.testing import a_pod
+from holdfast.testing.classic_dra import builders as classic_builders
+from holdfast.testing.classic_dra.builders import DRIVER, a_classic_class
 
 CLASSIC = classic_resources()
 GPU_CLASS = a_classic_class(DRIVER)

@@ -6,14 +6,14 @@ import pytest
 
 from holdfast.api.scheme import PODS
 from holdfast.testing import a_node, a_pod
-from holdfast.testing.classic_builders import (
+from holdfast.testing.classic_dra.builders import (
     a_classic_claim,
     a_classic_class,
     inline,
     named,
     owner_reference,
 )
-from holdfast.testing.classic_driver import KINDS, ClassicDriver
+from holdfast.testing.classic_dra.driver import KINDS, ClassicDriver
 from holdfast.testing.harness import Harness
 
 RUNS_SHORTLY = {"holdfast.dev/run-for": "5s"}

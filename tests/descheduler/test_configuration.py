@@ -4,7 +4,7 @@ import pytest
 
 from descheduler.clusters import configured, objects, owned, plan, shown
 from holdfast.controllers.descheduler.configuration import DeschedulerConfiguration, read
-from holdfast.descheduler_process import load_settings
+from holdfast.processes.descheduler import load_settings
 from holdfast.runtime.errors import BadConfiguration, NotBuilt
 from holdfast.testing import a_node
 

@@ -11,7 +11,7 @@ from holdfast.api.resource import Resource
 from holdfast.node.driverkit import Choice, Device, Driver
 from holdfast.node.driverkit.classic_dra.handle import decode_handle
 from holdfast.testing import a_node, a_pod
-from holdfast.testing.classic_builders import inline
+from holdfast.testing.classic_dra.builders import inline
 
 PIPELINES = Resource(DRIVER, "v1", "pipelines", "Pipeline", dict)
 

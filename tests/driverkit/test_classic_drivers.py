@@ -19,7 +19,7 @@ from holdfast.node.driverkit.classic_dra.parameters import (
     schema_of,
 )
 from holdfast.runtime.errors import BadConfiguration
-from holdfast.testing.classic_drivers import ClassicDriverNode
+from holdfast.testing.classic_dra.drivers import ClassicDriverNode
 from holdfast.testing.driver_conformance import check_driver_async
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "60-classic-gpu"

@@ -9,7 +9,7 @@ from holdfast.api.scheme import PODS
 from holdfast.node.driverkit import Choice, Device, Driver
 from holdfast.runtime.errors import BadConfiguration
 from holdfast.testing import a_node, a_pod
-from holdfast.testing.classic_builders import inline, named
+from holdfast.testing.classic_dra.builders import inline, named
 
 GPU = Device("gpu-0", {}, {"memory": "8Gi"})
 

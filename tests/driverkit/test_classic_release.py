@@ -13,7 +13,7 @@ from holdfast.api.classic_dra.node_inventory import NODE_INVENTORIES
 from holdfast.api.scheme import PODS
 from holdfast.node.driverkit import Choice, Device, Driver, Retry, Unsuitable
 from holdfast.runtime.errors import NotFound
-from holdfast.testing.classic_drivers import ClassicDriverNode
+from holdfast.testing.classic_dra.drivers import ClassicDriverNode
 from soak_size import TIMES
 
 POINTS = ("finalizer", "booking", "protection", "begun", "called", "result", "status")

@@ -19,7 +19,7 @@ from holdfast.runtime.errors import NotFound
 from holdfast.runtime.feature_gates import FeatureGates
 from holdfast.server.inprocess import InProcessTransport
 from holdfast.testing import Chances, FaultyTransport, a_node, a_pod
-from holdfast.testing.classic_builders import a_classic_claim, a_classic_class, inline, named
+from holdfast.testing.classic_dra.builders import a_classic_claim, a_classic_class, inline, named
 from holdfast.testing.harness import Harness
 from soak_size import SEED, TIMES
 

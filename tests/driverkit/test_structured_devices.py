@@ -11,7 +11,7 @@ from holdfast.node.driverkit.classic_dra.inventory_publisher import DividedPubli
 from holdfast.node.driverkit.slice_publisher import SlicePublisher
 from holdfast.runtime.errors import BadConfiguration
 from holdfast.testing import VirtualClock, a_claim, a_device_class, a_pod
-from holdfast.testing.classic_builders import a_classic_claim, a_classic_class
+from holdfast.testing.classic_dra.builders import a_classic_claim, a_classic_class
 from holdfast.testing.driver_cluster import DriverCluster
 
 DRIVER = "gpu.example.com"

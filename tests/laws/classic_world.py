@@ -5,8 +5,8 @@ from collections import Counter
 from holdfast.api.scheme import NODES, PODS
 from holdfast.runtime.errors import AlreadyExists, Conflict, NotFound
 from holdfast.testing import a_node, a_pod
-from holdfast.testing.classic_builders import a_classic_claim, a_classic_class, inline, named
-from holdfast.testing.classic_driver import KINDS, ClassicDriver
+from holdfast.testing.classic_dra.builders import a_classic_claim, a_classic_class, inline, named
+from holdfast.testing.classic_dra.driver import KINDS, ClassicDriver
 
 CLASSES = ("gpu", "nic")
 

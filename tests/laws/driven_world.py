@@ -15,14 +15,14 @@ from holdfast.node.driverkit.classic_dra.inventory_publisher import InventoryPub
 from holdfast.runtime.errors import AlreadyExists, HoldfastError, NotFound
 from holdfast.server.inprocess import InProcessTransport
 from holdfast.testing import FaultyTransport, a_claim_template, a_device_class, a_node, a_slice
-from holdfast.testing.classic_builders import (
+from holdfast.testing.classic_dra.builders import (
     a_classic_claim,
     a_classic_class,
     inline,
     named,
     on_nodes,
 )
-from holdfast.testing.classic_driver import KINDS
+from holdfast.testing.classic_dra.driver import KINDS
 from holdfast.testing.kill_points import KILL_POINTS, KillTransport
 from laws.classic_world import ClassicWorld
 

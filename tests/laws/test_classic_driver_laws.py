@@ -5,7 +5,7 @@ from random import Random
 import pytest
 
 from holdfast.testing import Chances, FaultyTransport
-from holdfast.testing.classic_driver import KINDS
+from holdfast.testing.classic_dra.driver import KINDS
 from holdfast.testing.harness import Harness
 from laws.driven_world import DrivenWorld
 from soak_size import SEED, rounds

@@ -13,7 +13,7 @@ from holdfast.scheduling.framework.view import View
 from holdfast.scheduling.framework.world import World
 from holdfast.scheduling.plugins.classic_dynamic_resources import ClassicDynamicResources
 from holdfast.testing import a_node, a_pod, typed
-from holdfast.testing.classic_builders import a_classic_class, named
+from holdfast.testing.classic_dra.builders import a_classic_class, named
 from holdfast.testing.memory_api import MemoryApi
 
 STORED = ("ResourceClass", "ResourceClaim", "Pod", "PodScheduling")

@@ -6,7 +6,7 @@ from holdfast.api.classic_dra.names import POD_CLAIMS
 from holdfast.runtime.errors import Conflict, Unavailable
 from holdfast.scheduling.framework.plugin import Code, Skip
 from holdfast.testing import a_node, a_pod, typed
-from holdfast.testing.classic_builders import (
+from holdfast.testing.classic_dra.builders import (
     a_classic_claim,
     a_classic_class,
     a_pod_scheduling,

@@ -3,7 +3,7 @@
 import pytest
 
 from holdfast.testing import a_node, a_pod
-from holdfast.testing.classic_builders import (
+from holdfast.testing.classic_dra.builders import (
     a_classic_claim,
     a_classic_class,
     a_pod_scheduling,

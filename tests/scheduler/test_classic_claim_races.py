@@ -15,14 +15,14 @@ from holdfast.testing import (
     a_pod,
     a_slice,
 )
-from holdfast.testing.classic_builders import (
+from holdfast.testing.classic_dra.builders import (
     a_classic_claim,
     a_classic_class,
     an_allocation,
     inline,
     named,
 )
-from holdfast.testing.classic_driver import KINDS, ClassicDriver
+from holdfast.testing.classic_dra.driver import KINDS, ClassicDriver
 from holdfast.testing.harness import Harness
 from soak_size import TIMES
 

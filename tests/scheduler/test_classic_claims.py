@@ -7,7 +7,7 @@ from holdfast.api.classic_dra.names import POD_CLAIMS
 from holdfast.api.scheme import NODES, PODS
 from holdfast.runtime.errors import NotFound
 from holdfast.testing import Fault, FaultyTransport, a_node, a_pod
-from holdfast.testing.classic_builders import (
+from holdfast.testing.classic_dra.builders import (
     a_classic_claim,
     a_classic_class,
     an_allocation,
@@ -15,7 +15,7 @@ from holdfast.testing.classic_builders import (
     named,
     on_nodes,
 )
-from holdfast.testing.classic_driver import KINDS, ClassicDriver
+from holdfast.testing.classic_dra.driver import KINDS, ClassicDriver
 from holdfast.testing.harness import Harness
 
 WAITING = "0/1 nodes are available: 1 waiting for resource driver to allocate resource."

@@ -10,8 +10,8 @@ from holdfast.api.classic_dra.shadows import SHADOW_POOL, classic_reference, sha
 from holdfast.api.classic_dra.types import classic_resources
 from holdfast.api.scheme import RESOURCE_CLAIMS
 from holdfast.testing import Fault, FaultyTransport, a_claim, a_node, a_pod
-from holdfast.testing.classic_builders import a_classic_class
-from holdfast.testing.classic_driver import KINDS, ClassicDriver
+from holdfast.testing.classic_dra.builders import a_classic_class
+from holdfast.testing.classic_dra.driver import KINDS, ClassicDriver
 from holdfast.testing.harness import Harness
 from plugins.classic_desk import Desk
 

@@ -10,8 +10,8 @@ import pytest
 from holdfast.api.scheme import PODS, RESOURCE_CLAIMS
 from holdfast.client.transport import Response
 from holdfast.testing import a_claim, a_device_class, a_node, a_pod, a_slice
-from holdfast.testing.classic_builders import a_classic_claim, a_classic_class, named
-from holdfast.testing.classic_driver import KINDS, ClassicDriver
+from holdfast.testing.classic_dra.builders import a_classic_claim, a_classic_class, named
+from holdfast.testing.classic_dra.driver import KINDS, ClassicDriver
 from holdfast.testing.harness import Harness
 
 USERS = 120

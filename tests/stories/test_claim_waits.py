@@ -14,13 +14,13 @@ from holdfast.testing import (
     a_slice,
 )
 from holdfast.testing.builders import an_object
-from holdfast.testing.classic_builders import (
+from holdfast.testing.classic_dra.builders import (
     a_classic_claim,
     a_classic_class,
     inline,
     named,
 )
-from holdfast.testing.classic_driver import ClassicDriver
+from holdfast.testing.classic_dra.driver import ClassicDriver
 from holdfast.testing.harness import Harness
 
 GPU = "example.com/gpu"

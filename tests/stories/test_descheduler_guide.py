@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from holdfast.controllers.descheduler.configuration import read
-from holdfast.descheduler_process import load_settings
+from holdfast.processes.descheduler import load_settings
 from stories.transcript import ROOT, replay, running_cluster, steps_of
 
 PAGE = ROOT / "docs" / "descheduler.md"

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from holdfast.agent_process import AgentProcess
 from holdfast.cli import signals
 from holdfast.cli.health import HealthChecks, HealthServer, ProcessState
 from holdfast.client.kubeconfig import load
+from holdfast.processes.agent import AgentProcess
 from holdfast.runtime.clock import SystemClock
 from holdfast.runtime.settings import AgentSettings
 

@@ -8,11 +8,11 @@ from pathlib import Path
 
 from holdfast.cli import signals
 from holdfast.cli.published_setup import withdraw
-from holdfast.embedded_server import EmbeddedServer
+from holdfast.processes.api_server import FAILED, READY
+from holdfast.processes.embedded_server import EmbeddedServer
 from holdfast.runtime.clock import SystemClock
 from holdfast.runtime.errors import HoldfastError
 from holdfast.runtime.settings import ServerSettings
-from holdfast.server_process import FAILED, READY
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 

@@ -11,7 +11,8 @@ from typing import Annotated
 
 import typer
 
-from holdfast.cli import classic_commands, commands
+from holdfast.cli import commands
+from holdfast.cli.classic_dra import commands as classic_commands
 from holdfast.cli.cpus.command import cpus
 from holdfast.cli.devices.command import devices
 from holdfast.cli.driver import commands as driver

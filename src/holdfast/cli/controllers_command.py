@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 from holdfast.cli import garbage_collection, signals
 from holdfast.cli.elected_run import ElectedState, run_with_pages
 from holdfast.client.kubeconfig import load
-from holdfast.controllers_process import (
+from holdfast.processes.controllers import (
     ControllersProcess,
     ControllersProcessSettings,
     default_settings,

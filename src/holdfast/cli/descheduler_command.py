@@ -13,7 +13,7 @@ from holdfast.cli import garbage_collection, signals
 from holdfast.cli.elected_run import ElectedState, run_with_pages
 from holdfast.cli.table import counted, format_table
 from holdfast.client.kubeconfig import load
-from holdfast.descheduler_process import (
+from holdfast.processes.descheduler import (
     DeschedulerConfiguration,
     DeschedulerProcess,
     DeschedulerProcessSettings,

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from holdfast.cli.health import HealthChecks, HealthServer, ProcessState
 from holdfast.client.leader import LeaderElection
-from holdfast.elected_process import ElectedProcess
+from holdfast.processes.elected import ElectedProcess
 
 
 class _ReadyProcess(Protocol):

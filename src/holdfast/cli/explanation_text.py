@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from typing import Any
 
-from holdfast.cli.classic_explanation import classic_lines
+from holdfast.cli.classic_dra.explanation import classic_lines
 from holdfast.cli.device_explanation_text import device_lines
 from holdfast.cli.numa_explanation_text import numa_and_device_lines
 from holdfast.cli.pod_progress import class_lines, progress_lines, start_lines

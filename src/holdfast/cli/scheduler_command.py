@@ -11,9 +11,9 @@ from holdfast.cli.elected_run import run_with_pages
 from holdfast.cli.scheduler_configuration import load_configuration
 from holdfast.cli.scheduler_pages import SchedulerState
 from holdfast.client.kubeconfig import load
+from holdfast.processes.scheduler import SchedulerProcess
 from holdfast.runtime.clock import SystemClock
 from holdfast.runtime.settings import SchedulerSettings
-from holdfast.scheduler_process import SchedulerProcess
 from holdfast.scheduling.configuration.reading import Configuration, effective_configuration
 from holdfast.scheduling.scheduler.dump import log_dump
 

@@ -10,7 +10,7 @@ from typing import Any
 from holdfast.api.devices import DeviceTaintRule
 from holdfast.api.meta import Object
 from holdfast.api.pod import Pod
-from holdfast.cli.classic_explanation import classic_claims
+from holdfast.cli.classic_dra.explanation import classic_claims
 from holdfast.cli.objects import Manifest, read_object
 from holdfast.cli.pod_progress import devices_in_preparation, missing_device_classes
 from holdfast.cli.world_building import DEFAULT_GATES, world_without

@@ -16,7 +16,7 @@ from holdfast.cli import garbage_collection, running_cluster, signals
 from holdfast.cli.apiserver_command import warn_if_not_loopback
 from holdfast.cli.published_setup import publish
 from holdfast.cli.scheduler_configuration import load_configuration
-from holdfast.cluster import Cluster
+from holdfast.processes.cluster import Cluster
 from holdfast.runtime.clock import SystemClock
 from holdfast.runtime.errors import HoldfastError
 from holdfast.runtime.settings import ClusterSettings, NodeSettings
@@ -24,7 +24,7 @@ from holdfast.scheduling.configuration.reading import Configuration, effective_c
 from holdfast.scheduling.scheduler.dump import log_dump
 
 if TYPE_CHECKING:
-    from holdfast.descheduler_process import DeschedulerConfiguration
+    from holdfast.processes.descheduler import DeschedulerConfiguration
 
 DEFAULT_PROFILE = "default-scheduler"
 """The schedulerName of pods that name none; no other scheduler runs in the embedded cluster."""
@@ -93,7 +93,7 @@ def _descheduling(settings: ClusterSettings) -> DeschedulerConfiguration | None:
     if not settings.descheduler:
         return None
     from holdfast.cli.descheduler_command import print_warnings  # noqa: PLC0415 - seldom needed
-    from holdfast.descheduler_process import load_settings  # noqa: PLC0415
+    from holdfast.processes.descheduler import load_settings  # noqa: PLC0415
 
     config = settings.scheduler.config
     found = load_settings(config, required=False).configuration

@@ -9,7 +9,7 @@ from typing import Any
 from holdfast.api import scheme
 from holdfast.api.classic_dra.types import classic_resources
 from holdfast.api.pod import Pod
-from holdfast.cli.classic_explanation import read_failures
+from holdfast.cli.classic_dra.explanation import read_failures
 from holdfast.cli.connection import connect, list_all
 from holdfast.cli.explain import print_answer
 from holdfast.cli.pod_progress import drivers_of_claims, read_reports

@@ -15,7 +15,7 @@ from holdfast.api.workloads import KOORDINATOR_PRIORITIES, SYSTEM_PRIORITIES
 from holdfast.client.transport import Request, Response
 from holdfast.runtime.errors import from_status
 from holdfast.server.access.bootstrap_roles import BINDINGS, ROLES
-from holdfast.server.kinds.core_k8s_io import CRD_NAMES
+from holdfast.server.kinds.classic_dra import CRD_NAMES
 from holdfast.server.schema.structural import shipped_crds
 from holdfast.server.user import ADMIN, User
 from holdfast.server.wire.responses import ServerResponse

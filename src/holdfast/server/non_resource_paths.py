@@ -10,7 +10,7 @@ from holdfast.runtime.errors import NotAllowed, NotFound
 from holdfast.runtime.health_checks import HealthCheck, page, single
 from holdfast.server.crd_registration import CrdRegistration
 from holdfast.server.discovery import Discovery
-from holdfast.server.kinds.core_k8s_io import DEFINITIONS
+from holdfast.server.kinds.classic_dra import DEFINITIONS
 from holdfast.server.metrics import RequestMetrics
 from holdfast.server.operation import ServerContext
 from holdfast.server.schema import openapi

@@ -51,9 +51,9 @@ from holdfast.server.api_server import ApiServer
 from holdfast.server.inprocess import InProcessTransport
 from holdfast.server.store.store import Store
 from holdfast.server.user import own_user
-from holdfast.testing.allocation_record import AllocationRecord
 from holdfast.testing.bootstrap_copy import copy_bootstrap_objects
 from holdfast.testing.builders import a_node, a_pod
+from holdfast.testing.classic_dra.allocation_record import AllocationRecord
 
 CALL_SECONDS = 45.0
 """The time that a kubelet gives a call."""

@@ -26,8 +26,8 @@ from holdfast.api.scheme import EVENTS, PODS, RESERVATIONS
 from holdfast.client import handler_dispatcher
 from holdfast.client.client import Client
 from holdfast.client.transport import Transport
-from holdfast.cluster import Components
 from holdfast.controllers.descheduler.configuration import DeschedulerConfiguration
+from holdfast.processes.cluster import Components
 from holdfast.runtime.feature_gates import FeatureGates
 from holdfast.runtime.settings import NodeSettings, SchedulerSettings
 from holdfast.scheduling.configuration.reading import Configuration

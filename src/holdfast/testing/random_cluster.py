@@ -27,7 +27,7 @@ from holdfast.testing.builders import (
     a_unit,
     typed,
 )
-from holdfast.testing.random_classic import some_classic_entries, some_classic_object
+from holdfast.testing.classic_dra.random_claims import some_classic_entries, some_classic_object
 from holdfast.testing.random_neighbours import (
     HOST,
     IMAGES,

@@ -14,9 +14,9 @@ from holdfast.api import scheme
 from holdfast.api.classic_dra.node_inventory import NODE_INVENTORIES, NodeInventory
 from holdfast.api.devices import DeviceTaintRule
 from holdfast.api.meta import Object
+from holdfast.cli.classic_dra.inventories import as_table, classic_devices
 from holdfast.cli.connection import connect, list_all, list_if_allowed, list_objects
 from holdfast.cli.devices.choosing import Filter, choose
-from holdfast.cli.devices.inventories import as_table, classic_devices
 from holdfast.cli.devices.pools import as_data, as_text
 from holdfast.cli.devices.shared_devices import shared_as_text, shared_devices
 from holdfast.cli.scheduler_configuration import SchedulerSetup

@@ -18,7 +18,6 @@ from holdfast.server.kinds import (
     certificates,
     coordination,
     core,
-    core_k8s_io,
     events,
     networking,
     node,
@@ -29,6 +28,7 @@ from holdfast.server.kinds import (
     scheduling,
     storage,
 )
+from holdfast.server.kinds import classic_dra as core_k8s_io
 
 BUILT_IN: tuple[KindDescriptor, ...] = (
     *core.KINDS,

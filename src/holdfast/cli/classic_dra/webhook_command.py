@@ -7,10 +7,10 @@ from base64 import b64encode
 from collections.abc import Sequence
 from pathlib import Path
 
-from holdfast import webhook_process
 from holdfast.cli import signals
+from holdfast.processes import classic_webhook as webhook_process
+from holdfast.processes.classic_webhook import WebhookProcess, WebhookSettings
 from holdfast.runtime.clock import SystemClock
-from holdfast.webhook_process import WebhookProcess, WebhookSettings
 
 
 def run_webhook(

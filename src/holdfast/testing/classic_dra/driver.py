@@ -25,7 +25,7 @@ from holdfast.client.client import Client
 from holdfast.runtime.errors import NotFound
 from holdfast.state.classic_dra.claim_state import ClaimState, is_protected, state_of
 from holdfast.testing.builders import Raw
-from holdfast.testing.classic_builders import DRIVER, on_nodes
+from holdfast.testing.classic_dra.builders import DRIVER, on_nodes
 
 KINDS = classic_resources()
 T = TypeVar("T")

@@ -10,7 +10,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 from holdfast.client.endpoint import Endpoint
 from holdfast.controllers.controller_manager import BESIDE_KUBERNETES, ControllerManager
-from holdfast.elected_process import ElectedProcess
+from holdfast.processes.elected import ElectedProcess
 from holdfast.runtime.clock import Clock
 from holdfast.runtime.metric_types import CallbackMetric, MetricCollector
 from holdfast.runtime.settings import ControllerSettings, ElectionSettings, RequestLimits

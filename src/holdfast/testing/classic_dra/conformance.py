@@ -14,7 +14,7 @@ from holdfast.node.cdi.files import file_name
 from holdfast.node.driverkit import Driver
 from holdfast.node.driverkit.classic_dra.node_service import CLASSIC_VERSION
 from holdfast.state.classic_dra.claim_state import is_protected
-from holdfast.testing.classic_drivers import ClassicDriverNode
+from holdfast.testing.classic_dra.drivers import ClassicDriverNode
 from holdfast.testing.drivers import Block, FaultyDriver, Kill
 
 Check = Callable[[ClassicDriverNode, FaultyDriver], Coroutine[Any, Any, None]]

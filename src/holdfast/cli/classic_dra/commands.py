@@ -28,7 +28,7 @@ def convert(
     Claims of pods move to an annotation, classes and claims to the group dra.holdfast.dev. Pods of
     templates also need the webhook.
     """
-    from holdfast.cli.convert_command import convert_files
+    from holdfast.cli.classic_dra.convert_command import convert_files
 
     convert_files(files, scheduler_name)
 
@@ -88,7 +88,7 @@ def webhook(
     It adds to each pod with the annotation dra.holdfast.dev/resource-claims the claims by which a
     kubelet calls the drivers. It reads and stores nothing, and needs no rights.
     """
-    from holdfast.cli.webhook_command import run_webhook, write_certificates
+    from holdfast.cli.classic_dra.webhook_command import run_webhook, write_certificates
 
     if make_certificates:
         write_certificates(cert_dir, dns_name)

@@ -8,7 +8,7 @@ from holdfast.client.client import Client
 from holdfast.client.endpoint import Endpoint
 from holdfast.controllers.controller_manager import BESIDE_KUBERNETES, ControllerManager
 from holdfast.controllers.profile_settings import controller_settings
-from holdfast.elected_process import ElectedProcess, wait_for_first
+from holdfast.processes.elected import ElectedProcess, wait_for_first
 from holdfast.runtime.clock import Clock
 from holdfast.runtime.settings import SchedulerSettings
 from holdfast.scheduling.configuration.reading import (

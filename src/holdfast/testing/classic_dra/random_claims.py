@@ -7,7 +7,7 @@ from random import Random
 
 from holdfast.api.meta import Object
 from holdfast.testing.builders import Raw, typed
-from holdfast.testing.classic_builders import (
+from holdfast.testing.classic_dra.builders import (
     a_classic_claim,
     a_classic_class,
     a_pod_scheduling,

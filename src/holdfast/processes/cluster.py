@@ -20,7 +20,8 @@ from holdfast.client.endpoint import Endpoint
 from holdfast.client.events import DRAIN_SECONDS
 from holdfast.client.http import HttpTransport
 from holdfast.client.kubeconfig import read_embedded_credentials
-from holdfast.embedded_server import PKI, EmbeddedServer
+from holdfast.processes.api_server import ServerProcess
+from holdfast.processes.embedded_server import PKI, EmbeddedServer
 from holdfast.runtime.clock import Clock
 from holdfast.runtime.errors import HoldfastError, Unavailable
 from holdfast.runtime.feature_gates import Feature
@@ -30,7 +31,6 @@ from holdfast.runtime.settings import (
     NodeSettings,
     SchedulerSettings,
 )
-from holdfast.server_process import ServerProcess
 
 if TYPE_CHECKING:
     from holdfast.controllers.descheduler.configuration import DeschedulerConfiguration
@@ -74,7 +74,7 @@ class Components:
         from holdfast.controllers.profile_settings import controller_settings
         from holdfast.node.agent.node_setup import make_agents
         from holdfast.node.agent.simulated_nodes import SimulatedNodes
-        from holdfast.scheduler_process import scheduler_for
+        from holdfast.processes.scheduler import scheduler_for
         from holdfast.scheduling.configuration.reading import Configuration
 
         chosen = configuration or Configuration()

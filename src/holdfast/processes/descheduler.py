@@ -15,7 +15,7 @@ from holdfast.client.http import HttpTransport
 from holdfast.controllers.descheduler.configuration import NAME, DeschedulerConfiguration, read
 from holdfast.controllers.descheduler.descheduler import Descheduler
 from holdfast.controllers.descheduler.plan import PlannedMove
-from holdfast.elected_process import ElectedProcess
+from holdfast.processes.elected import ElectedProcess
 from holdfast.runtime.clock import Clock
 from holdfast.runtime.errors import BadConfiguration
 from holdfast.runtime.metric_types import CallbackMetric, MetricCollector

@@ -1,0 +1,1 @@
+"""Commands for classic DRA: the webhook for pods, conversion of manifests, and explanations."""
