@@ -23,7 +23,7 @@ from holdfast.api.classic_dra.node_inventory import NODE_INVENTORIES
 from holdfast.api.classic_dra.types import classic_resources
 from holdfast.api.scheme import NAMESPACES, NODES, PODS
 from holdfast.client.client import Client
-from holdfast.node.driverkit import Choice, Device, Driver
+from holdfast.driver import Choice, Device, Driver
 from holdfast.node.driverkit.classic_dra.inventory_conversion import raw_spec
 from holdfast.testing import a_node, a_pod
 from holdfast.testing.classic_dra.builders import a_classic_claim, a_classic_class, named

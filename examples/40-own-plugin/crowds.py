@@ -1,6 +1,6 @@
 """An example plugin: spread the pods of an app, and reject nodes in racks under repair."""
 
-from holdfast.scheduling.framework.per_node import PerNodePlugin
+from holdfast.plugin import PerNodePlugin
 
 
 class AvoidCrowds(PerNodePlugin):

@@ -3,7 +3,7 @@
 python driver.py --kubelet-dir NODE_DIRECTORY
 """
 
-from holdfast.node.driverkit import Capacity, Cdi, CounterSet, Device, Driver, Version
+from holdfast.driver import Capacity, Cdi, CounterSet, Device, Driver, Version
 
 driver = Driver("gpu.example.com")
 PARTITIONS = {"1g10gb": (1, "10Gi"), "3g40gb": (3, "40Gi")}

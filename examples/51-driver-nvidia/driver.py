@@ -8,7 +8,7 @@ import sys
 
 from gpus import Gpus, open_nvml
 
-from holdfast.node.driverkit import Cdi, Driver, DriverError
+from holdfast.driver import Cdi, Driver, DriverError
 
 NAME = "nvidia.holdfast.dev"
 

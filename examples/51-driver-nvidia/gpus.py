@@ -5,7 +5,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from holdfast.node.driverkit import CounterSet, Device, DriverError, Unhealthy, Version
+from holdfast.driver import CounterSet, Device, DriverError, Unhealthy, Version
 
 ARCHITECTURES = {7: "Ampere", 8: "Ada", 9: "Hopper", 10: "Blackwell", 13: "Rubin"}
 ERRORS_OF_PROGRAMS = {13, 31, 43, 45, 68, 109}

@@ -5,7 +5,7 @@ python driver.py all --kubelet-dir NODE_DIRECTORY
 
 from dataclasses import dataclass, field
 
-from holdfast.node.driverkit import Cdi, Choice, Device, Driver, Share
+from holdfast.driver import Cdi, Choice, Device, Driver, Share
 
 
 @dataclass

@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 from holdfast.client.leader import LeaseTimes
-from holdfast.node.driverkit import Cdi, Choice, Device, Driver, DriverError
+from holdfast.driver import Cdi, Choice, Device, Driver, DriverError
 from holdfast.node.driverkit.classic_dra import controller_process
 
 NAME = "kill.example.com"

@@ -6,9 +6,9 @@ import zlib
 import pytest
 
 from agent.classic_node import ClassicNode
+from holdfast.driver import Cdi, Driver
 from holdfast.node.agent import claim_manager
 from holdfast.node.cdi.files import read_spec
-from holdfast.node.driverkit import Cdi, Driver
 from holdfast.node.driverkit.process import DriverProcess, DriverSettings
 from holdfast.runtime.clock import SystemClock
 

@@ -19,11 +19,11 @@ from holdfast.cli.explanation_text import format_explanation
 from holdfast.cli.why_command import answer_about
 from holdfast.client.backoff import Backoff
 from holdfast.client.client import Client
+from holdfast.driver import Cdi, Device, Driver
 from holdfast.node.agent import plugin_registry, pod_worker
 from holdfast.node.agent.node_agent import NodeIdentity
 from holdfast.node.agent.node_pod import NODE_PODS
 from holdfast.node.agent.node_setup import make_agent
-from holdfast.node.driverkit import Cdi, Device, Driver
 from holdfast.node.driverkit.process import DriverProcess, DriverSettings
 from holdfast.processes.cluster import Cluster
 from holdfast.runtime.clock import SystemClock

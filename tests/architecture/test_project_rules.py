@@ -9,7 +9,13 @@ import pytest
 
 SOURCE = Path(__file__).parents[2] / "src" / "holdfast"
 FILES = sorted(SOURCE.rglob("*.py"))
-PACKAGES = sorted(p.parent for p in SOURCE.glob("*/__init__.py"))
+ROOMS = sorted(p.parent for p in SOURCE.glob("*/__init__.py"))
+PACKAGES = [
+    *ROOMS,
+    *(p.parent for room in ("api", "state", "scheduling", "server", "node")
+      for p in sorted((SOURCE / room).glob("*/__init__.py"))),
+]  # fmt: skip
+"""Rooms, and the packages of rooms that have several subjects."""
 
 
 def test_import_contracts_hold():
@@ -26,10 +32,11 @@ def test_no_file_is_longer_than_500_lines():
     assert not long, f"one idea a file; split these: {long}"
 
 
-@pytest.mark.parametrize("package", PACKAGES, ids=lambda p: p.name)
+@pytest.mark.parametrize("package", PACKAGES, ids=lambda p: f"{p.relative_to(SOURCE)}")
 def test_every_package_states_its_charter(package):
     charter = ast.get_docstring(ast.parse((package / "__init__.py").read_text())) or ""
-    assert "Lives here" in charter and "May not live here" in charter, package.name
+    words = " ".join(charter.split())
+    assert "Lives here" in words and "May not live here" in words
 
 
 def test_no_module_has_a_meaningless_name():
@@ -105,9 +112,7 @@ def test_the_architecture_page_lists_every_package_and_top_level_module():
     page = (SOURCE.parents[1] / "docs" / "architecture.md").read_text()
     modules = [f.name for f in SOURCE.glob("*.py") if not f.name.startswith("_")]
     missing = [
-        name
-        for name in (*modules, *(package.name for package in PACKAGES))
-        if f"`{name}`" not in page
+        name for name in (*modules, *(package.name for package in ROOMS)) if f"`{name}`" not in page
     ]
     assert not missing
 

@@ -59,7 +59,7 @@ def test_a_plugin_is_found_beside_its_configuration_and_not_in_the_working_direc
         "profiles:\n- plugins: {multiPoint: {enabled: [{name: 'picky:Picky'}]}}\n"
     )
     plugin = (
-        "from holdfast.scheduling.framework.per_node import PerNodePlugin\n\n\n"
+        "from holdfast.plugin import PerNodePlugin\n\n\n"
         "class Picky(PerNodePlugin):\n    name = 'Picky'\n\n"
         "    def fits(self, pod, node):\n        return 'too plain'\n"
     )

@@ -13,7 +13,7 @@ from holdfast.scheduling.framework.points import Point
 from holdfast.testing import FakeCluster, a_node, a_pod
 
 PER_NODE = """
-from holdfast.scheduling.framework.per_node import PerNodePlugin
+from holdfast.plugin import PerNodePlugin
 
 class Closed(PerNodePlugin):
     name = "Closed"
@@ -41,8 +41,7 @@ NUMBER = 3
 """
 COLUMNAR = """
 import numpy as np
-from holdfast.scheduling.framework.plugin import NO_CHANGE, NodeFilter, Plugin
-from holdfast.scheduling.framework.plugin import Reserver, Scope, Traits
+from holdfast.plugin import NO_CHANGE, NodeFilter, Plugin, Reserver, Scope, Traits
 
 class RejectAll(NodeFilter, Reserver):
     def __init__(self, word):
@@ -201,7 +200,7 @@ def test_each_profile_has_its_own_plugin_instance(modules):
         ("mine:Nameless", 'class Nameless has no name: write `name = "Nameless"` in it'),
         ("mine:Lazy", "Lazy has neither fits nor score: write one of them"),
         ("columns_of_mine:Underived", "class Underived is no plugin: derive it from Plugin (from "
-         "holdfast.scheduling.framework.plugin import Plugin)"),
+         "holdfast.plugin import Plugin)"),
         ("columns_of_mine:Nothing", "class Nothing implements no extension point: it has neither "
          "pre_filter nor another method of Plugin (see docs/plugins.md); to judge one node at a "
          "time derive it from PerNodePlugin"),

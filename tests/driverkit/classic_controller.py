@@ -11,7 +11,7 @@ from holdfast.api.classic_dra.types import classic_resources
 from holdfast.api.resource import Resource
 from holdfast.api.scheme import EVENTS, NAMESPACES, PODS
 from holdfast.client.client import Client
-from holdfast.node.driverkit import Device, Driver
+from holdfast.driver import Device, Driver
 from holdfast.node.driverkit.classic_dra.controller_process import ControllerProcess
 from holdfast.node.driverkit.classic_dra.fitting import Choice, Share
 from holdfast.node.driverkit.classic_dra.inventory_conversion import raw_spec

@@ -13,7 +13,7 @@ from holdfast.api.classic_dra.node_inventory import NODE_INVENTORIES
 from holdfast.api.classic_dra.types import ClassicAllocation
 from holdfast.api.scheme import PODS
 from holdfast.cli.classic_dra.explanation import read_failures
-from holdfast.node.driverkit import Choice, Device, Driver, Retry, Unsuitable
+from holdfast.driver import Choice, Device, Driver, Retry, Unsuitable
 from holdfast.node.driverkit.classic_dra import fit_handlers
 from holdfast.state.classic_dra.ledger import ClassicLedger
 from holdfast.state.columns.node_table import NodeTable

@@ -7,7 +7,7 @@ from tests.driverkit.classic_controller import (
 )
 
 from holdfast.api.classic_dra.node_inventory import NODE_INVENTORIES
-from holdfast.node.driverkit import Device
+from holdfast.driver import Device
 from holdfast.testing import Fault
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from driverkit.autoscaler import Autoscaler
 from driverkit.classic_controller import DRIVER, DriverTest
 from holdfast.api.resource import Resource
-from holdfast.node.driverkit import Choice, Device, Driver
+from holdfast.driver import Choice, Device, Driver
 from holdfast.node.driverkit.classic_dra.handle import decode_handle
 from holdfast.testing import a_node, a_pod
 from holdfast.testing.classic_dra.builders import inline

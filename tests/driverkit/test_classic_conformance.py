@@ -4,7 +4,7 @@ import pytest
 from tests.driverkit.classic_controller import a_driver
 
 from holdfast.api.classic_dra.types import ClassicAllocation
-from holdfast.node.driverkit import Device, Driver, Unsuitable
+from holdfast.driver import Device, Driver, Unsuitable
 from holdfast.testing.driver_conformance import check_driver_async
 
 DEVICES = [Device("gpu-0", {}, {"memory": "8Gi"})]

@@ -11,7 +11,7 @@ from tests.driverkit.classic_controller import (
 
 from holdfast.api.classic_dra.names import IMMEDIATE
 from holdfast.api.scheme import PODS
-from holdfast.node.driverkit import Device
+from holdfast.driver import Device
 from holdfast.testing import Fault
 
 OURS = "gpu.example.com/deletion-protection"

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from driverkit.example_modules import load
-from holdfast.node.driverkit import Cdi, Choice, Count, Device, Driver, Unsuitable
+from holdfast.driver import Cdi, Choice, Count, Device, Driver, Unsuitable
 from holdfast.node.driverkit.classic_dra.parameters import (
     WrongParameters,
     crd_of,

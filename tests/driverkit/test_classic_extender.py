@@ -6,7 +6,7 @@ from driverkit.autoscaler import Autoscaler
 from driverkit.classic_controller import DRIVER, DriverTest, a_driver
 from holdfast.api.classic_dra.node_inventory import NODE_INVENTORIES
 from holdfast.api.scheme import PODS
-from holdfast.node.driverkit import Choice, Device, Driver
+from holdfast.driver import Choice, Device, Driver
 from holdfast.runtime.errors import BadConfiguration
 from holdfast.testing import a_node, a_pod
 from holdfast.testing.classic_dra.builders import inline, named

@@ -10,7 +10,7 @@ from driverkit.classic_controller import CLAIMS, SCHEDULINGS, DriverTest, a_driv
 from holdfast.api.classic_dra.node_inventory import NODE_INVENTORIES
 from holdfast.api.quantity import units
 from holdfast.api.scheme import PODS
-from holdfast.node.driverkit import Device
+from holdfast.driver import Device
 from holdfast.node.driverkit.classic_dra.handle import decode_handle
 from holdfast.runtime.errors import HoldfastError, NotFound
 from holdfast.testing import Chances

@@ -17,7 +17,7 @@ from holdfast.api.classic_dra.types import (
 )
 from holdfast.api.devices import ClaimConsumer
 from holdfast.api.meta import ObjectMeta
-from holdfast.node.driverkit import Device, InvalidInventory
+from holdfast.driver import Device, InvalidInventory
 from holdfast.node.driverkit.classic_dra.bookings import Booking, Bookings
 from holdfast.node.driverkit.classic_dra.fitting import (
     Choice,

@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 from holdfast.cli.driver.project import write_project
-from holdfast.node.driverkit import Driver, FreeDevice
+from holdfast.driver import Driver, FreeDevice
 from holdfast.node.driverkit.classic_dra.fitting import quantity
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "writing-a-classic-driver.md"

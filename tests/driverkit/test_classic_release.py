@@ -11,7 +11,7 @@ from tests.driverkit.classic_controller import CLAIMS, SCHEDULINGS, DriverTest, 
 from holdfast.api.classic_dra.names import IMMEDIATE
 from holdfast.api.classic_dra.node_inventory import NODE_INVENTORIES
 from holdfast.api.scheme import PODS
-from holdfast.node.driverkit import Choice, Device, Driver, Retry, Unsuitable
+from holdfast.driver import Choice, Device, Driver, Retry, Unsuitable
 from holdfast.runtime.errors import NotFound
 from holdfast.testing.classic_dra.drivers import ClassicDriverNode
 from soak_size import TIMES

@@ -12,7 +12,7 @@ from holdfast.api.classic_dra.node_inventory import NODE_INVENTORIES
 from holdfast.api.node_names import FAILED_ANNOTATION
 from holdfast.api.scheme import NAMESPACES, NODES, PODS
 from holdfast.client.client import Client
-from holdfast.node.driverkit import Device
+from holdfast.driver import Device
 from holdfast.node.driverkit.classic_dra.controller_process import ControllerProcess
 from holdfast.node.driverkit.classic_dra.inventory_conversion import raw_spec
 from holdfast.runtime.errors import NotFound

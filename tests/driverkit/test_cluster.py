@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from holdfast.node.driverkit import Cdi, Device, Driver
+from holdfast.driver import Cdi, Device, Driver
 from holdfast.testing import a_claim_template, a_device_class, a_pod
 from holdfast.testing.driver_cluster import DriverCluster
 from holdfast.testing.drivers import Fail, FaultyDriver, Kill

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from free_port import free_port
-from holdfast.node.driverkit import Cdi, Device, Driver, DriverError
+from holdfast.driver import Cdi, Device, Driver, DriverError
 from holdfast.node.driverkit.command import _parser, run_driver, settings_of
 from holdfast.node.driverkit.plugin_service import PluginSockets
 from holdfast.runtime.errors import BadConfiguration

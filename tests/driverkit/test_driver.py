@@ -6,8 +6,8 @@ import threading
 import pytest
 
 from holdfast.api.scheme import RESOURCE_CLAIMS
+from holdfast.driver import Capacity, Cdi, Device, Driver, DriverError, Unhealthy
 from holdfast.node.cdi.registry import UnresolvableDevice
-from holdfast.node.driverkit import Capacity, Cdi, Device, Driver, DriverError, Unhealthy
 from holdfast.node.driverkit.author_functions import AuthorFunction
 from holdfast.node.driverkit.process import DriverProcess
 from holdfast.runtime.errors import BadConfiguration, Refused

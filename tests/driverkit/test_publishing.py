@@ -7,7 +7,7 @@ import pytest
 from client.embedded_server import Embedded, Wire
 from holdfast.api.scheme import NODES, RESOURCE_SLICES
 from holdfast.client.client import Client
-from holdfast.node.driverkit import Device, Taint
+from holdfast.driver import Device, Taint
 from holdfast.node.driverkit.slice_publisher import RESYNC_SECONDS, SlicePublisher
 from holdfast.runtime.errors import Unavailable
 from holdfast.testing import VirtualClock, a_node

@@ -14,7 +14,7 @@ from holdfast.api.devices import ResourceClaim
 from holdfast.api.pod import Pod
 from holdfast.api.scheme import RESOURCE_CLAIMS
 from holdfast.client.client import Client
-from holdfast.node.driverkit import Cdi, Driver, DriverError
+from holdfast.driver import Cdi, Driver, DriverError
 from holdfast.node.driverkit.checkpoint import Checkpoint
 from holdfast.node.driverkit.preparation import ClaimPreparation
 from holdfast.runtime.clock import SystemClock

@@ -4,7 +4,7 @@ import copy
 
 import pytest
 
-from holdfast.node.driverkit import Capacity, CounterSet, Device, InvalidInventory, Taint, Version
+from holdfast.driver import Capacity, CounterSet, Device, InvalidInventory, Taint, Version
 from holdfast.node.driverkit.inventory import pools_of, raw_device
 from holdfast.node.driverkit.slices import (
     SliceOwner,

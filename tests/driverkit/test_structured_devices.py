@@ -6,7 +6,7 @@ import pytest
 
 from holdfast.api.classic_dra.types import classic_resources
 from holdfast.api.scheme import RESOURCE_SLICES
-from holdfast.node.driverkit import Cdi, Choice, CounterSet, Device, Driver, InvalidInventory
+from holdfast.driver import Cdi, Choice, CounterSet, Device, Driver, InvalidInventory
 from holdfast.node.driverkit.classic_dra.inventory_publisher import DividedPublisher
 from holdfast.node.driverkit.slice_publisher import SlicePublisher
 from holdfast.runtime.errors import BadConfiguration

@@ -7,7 +7,7 @@ from contextlib import suppress
 from holdfast.api.classic_dra.node_inventory import NODE_INVENTORIES
 from holdfast.api.scheme import NAMESPACES, NODES, PODS, RESOURCE_CLAIMS
 from holdfast.client.client import Client
-from holdfast.node.driverkit import Device, Driver
+from holdfast.driver import Device, Driver
 from holdfast.node.driverkit.classic_dra.controller_process import ControllerProcess
 from holdfast.node.driverkit.classic_dra.fitting import Choice
 from holdfast.node.driverkit.classic_dra.handle import decode_handle

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from holdfast.node.driverkit import Cdi, Choice, Device, Driver
+from holdfast.driver import Cdi, Choice, Device, Driver
 
 
 @dataclass

@@ -10,7 +10,7 @@ from holdfast.cli.driver.project import write_project
 from holdfast.client.client import Client
 from holdfast.client.http import HttpTransport
 from holdfast.client.kubeconfig import load
-from holdfast.node.driverkit import Capacity, CounterSet, Device, Taint, Version
+from holdfast.driver import Capacity, CounterSet, Device, Taint, Version
 from holdfast.node.driverkit.slice_publisher import SlicePublisher
 from holdfast.runtime.clock import SystemClock
 from holdfast.testing import a_claim, a_node

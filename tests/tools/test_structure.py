@@ -92,7 +92,7 @@ def test_the_contract_may_lie_below_another_package(tree):
 def test_imports_are_counted_by_module_and_by_package(tree):
     root = tree(
         a__one="class Thing: ...\nclass _Own: ...",
-        a__two="from holdfast.a.one import Thing\nimport holdfast.runtime.clock",
+        a__two="from holdfast.a.one import Thing\nimport holdfast.clock",
         b__three="from holdfast.a import two\nclass Thing: ...\nclass _Own: ...",
         b__four_pb2="from holdfast.a.one import Thing",
         clock="",

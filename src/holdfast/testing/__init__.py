@@ -3,9 +3,12 @@
 Lives here: builders of objects, the virtual clock, fault injection, the harness that runs a whole
 cluster in one process, and the conformance suites. May not live here: anything that Holdfast needs
 to run: no other package imports this one. Only time and faults are simulated; everything else is
-the real code.
+the real code. ``__all__`` is the stable part (docs/public-api.md).
 """
 
+from typing import TYPE_CHECKING
+
+from holdfast.runtime.deferred_imports import deferred
 from holdfast.testing.builders import (
     a_deployment,
     a_namespace,
@@ -38,11 +41,23 @@ from holdfast.testing.storage_builders import (
     mounting,
 )
 
+if TYPE_CHECKING:
+    from holdfast.testing.classic_dra.drivers import ClassicDriverNode
+    from holdfast.testing.driver_cluster import DriverCluster
+    from holdfast.testing.driver_conformance import check_driver, check_driver_async
+    from holdfast.testing.drivers import DriverNode, FaultyDriver
+    from holdfast.testing.harness import Harness
+
 __all__ = [
     "Chances",
+    "ClassicDriverNode",
+    "DriverCluster",
+    "DriverNode",
     "FakeCluster",
     "Fault",
+    "FaultyDriver",
     "FaultyTransport",
+    "Harness",
     "VirtualClock",
     "a_claim",
     "a_claim_template",
@@ -63,7 +78,22 @@ __all__ = [
     "a_unit",
     "a_volume",
     "a_volume_claim",
+    "check_driver",
+    "check_driver_async",
     "check_plugin",
     "mounting",
     "typed",
 ]
+
+__getattr__ = deferred(
+    __name__,
+    {
+        "ClassicDriverNode": "classic_dra.drivers",
+        "DriverCluster": "driver_cluster",
+        "DriverNode": "drivers",
+        "FaultyDriver": "drivers",
+        "Harness": "harness",
+        "check_driver": "driver_conformance",
+        "check_driver_async": "driver_conformance",
+    },
+)

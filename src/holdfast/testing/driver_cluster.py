@@ -27,8 +27,8 @@ from holdfast.api.scheme import EVENTS, PODS
 from holdfast.client.client import Client
 from holdfast.client.http import HttpTransport
 from holdfast.client.kubeconfig import load
+from holdfast.driver import Driver
 from holdfast.node.agent.container_status import DEVICE_EDITS
-from holdfast.node.driverkit import Driver
 from holdfast.node.driverkit.classic_dra.controller_process import ControllerProcess
 from holdfast.node.driverkit.process import DriverProcess, DriverSettings
 from holdfast.node.kubelet_api import PLUGINS_DIRECTORY, REGISTRY_DIRECTORY

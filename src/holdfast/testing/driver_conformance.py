@@ -10,9 +10,9 @@ from typing import Any
 import msgspec
 
 from holdfast.api.devices import ResourceClaim
+from holdfast.driver import Driver
 from holdfast.node.cdi.files import file_name, read_spec
 from holdfast.node.cdi.spec import lowest_version
-from holdfast.node.driverkit import Driver
 from holdfast.node.kubelet_api import DRA_PLUGIN, DRA_V1, DRA_V1BETA1
 from holdfast.testing.classic_dra.conformance import check_classic_driver
 from holdfast.testing.drivers import DriverNode, Fail, FaultyDriver, Kill

@@ -29,9 +29,9 @@ import grpc.aio
 from holdfast.api.devices import Device, ResourceClaim, ResourceSlice
 from holdfast.api.scheme import NODES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES
 from holdfast.client.client import Client
+from holdfast.driver import Claim, Driver, DriverError
 from holdfast.node.cdi.registry import CdiRegistry
 from holdfast.node.cdi.spec import ContainerEdits
-from holdfast.node.driverkit import Claim, Driver, DriverError
 from holdfast.node.driverkit.claims import Prepared
 from holdfast.node.driverkit.process import DriverProcess, DriverSettings
 from holdfast.node.kubelet_api import (

@@ -44,7 +44,7 @@ TEMPLATE = {"metadata": {"namespace": "ns"}, "spec": {"containers": [{"name": "c
 
 def test_deploy_contains_the_same_files():
     deployed = {path.name: path.read_bytes() for path in (ROOT / "deploy" / "crds").iterdir()}
-    shipped = ROOT / "src" / "holdfast" / "apiserver" / "data" / "crds"
+    shipped = ROOT / "src" / "holdfast" / "server" / "data" / "crds"
     assert deployed == {path.name: path.read_bytes() for path in shipped.iterdir()}
     assert set(deployed) == {f"{name}.yaml" for name in CRDS}
 

@@ -1,59 +1,7 @@
-"""What the author of a device driver imports: inventory, prepare, unprepare; the kit does the rest.
+"""The kit for device drivers: its author writes inventory and prepare, the kit does the rest.
 
 Lives here: a driver's side of the kubelet plugin interface: registration, DRAPlugin, ResourceSlices
-published and kept, CDI files, the checkpoint of prepared claims; ``classic``: drivers that allocate
-claims themselves. May not live here: the node's side (``agent``), allocation of structured DRA
-(``devices``), anything a driver does not need::
-
-    driver = Driver("gpu.example.com")
-
-    @driver.inventory
-    def inventory():
-        return [Device("gpu-0", attributes={"model": "A"}, capacity={"memory": "80Gi"})]
-
-    @driver.prepare
-    def prepare(claim, devices):
-        return [Cdi().env(GPU=device.name) for device in devices]
-
-    driver.run()
+published and kept, CDI files, the checkpoint of prepared claims; ``classic_dra``: drivers that
+allocate claims themselves. Authors import ``holdfast.driver``. May not live here: the node's side
+(``agent``), allocation of structured DRA (``state.devices``), anything a driver does not need.
 """
-
-from holdfast.node.driverkit.claims import AllocatedDevice, Cdi, Claim, DriverError
-from holdfast.node.driverkit.classic_dra.fitting import (
-    Choice,
-    Count,
-    FreeDevice,
-    Retry,
-    Share,
-    Unsuitable,
-)
-from holdfast.node.driverkit.driver import Driver, Unhealthy
-from holdfast.node.driverkit.inventory import (
-    Capacity,
-    CounterSet,
-    Device,
-    InvalidInventory,
-    Taint,
-    Version,
-)
-
-__all__ = [
-    "AllocatedDevice",
-    "Capacity",
-    "Cdi",
-    "Choice",
-    "Claim",
-    "Count",
-    "CounterSet",
-    "Device",
-    "Driver",
-    "DriverError",
-    "FreeDevice",
-    "InvalidInventory",
-    "Retry",
-    "Share",
-    "Taint",
-    "Unhealthy",
-    "Unsuitable",
-    "Version",
-]

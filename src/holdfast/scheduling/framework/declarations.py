@@ -58,7 +58,7 @@ def declaration_fault(plugin: object) -> str:
 
 def _faults(plugin: object) -> Iterator[str]:
     kind = type(plugin).__name__
-    hint = "(from holdfast.scheduling.framework.plugin import Traits)"
+    hint = "(from holdfast.plugin import Traits)"
     misplaced = [name for name in TRAIT_NAMES if hasattr(plugin, name)]
     if misplaced:
         fixed = ", ".join(f"{name}=..." for name in misplaced)
@@ -68,8 +68,7 @@ def _faults(plugin: object) -> Iterator[str]:
         )
     if not isinstance(plugin, Plugin):
         yield (
-            f"class {kind} is no plugin: derive it from Plugin "
-            "(from holdfast.scheduling.framework.plugin import Plugin)"
+            f"class {kind} is no plugin: derive it from Plugin (from holdfast.plugin import Plugin)"
         )
         return
     if not isinstance(plugin.traits, Traits):

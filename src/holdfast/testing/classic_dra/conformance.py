@@ -10,8 +10,8 @@ import grpc
 import msgspec
 
 from holdfast.api.classic_dra.types import ClassicClaim
+from holdfast.driver import Driver
 from holdfast.node.cdi.files import file_name
-from holdfast.node.driverkit import Driver
 from holdfast.node.driverkit.classic_dra.node_service import CLASSIC_VERSION
 from holdfast.state.classic_dra.claim_state import is_protected
 from holdfast.testing.classic_dra.drivers import ClassicDriverNode

@@ -20,9 +20,9 @@ from holdfast.api.classic_dra.types import ClassicClaim, classic_resources
 from holdfast.api.resource import Resource
 from holdfast.api.scheme import NAMESPACES, PODS
 from holdfast.client.client import Client
+from holdfast.driver import Driver
 from holdfast.node.cdi.registry import CdiRegistry
 from holdfast.node.cdi.spec import ContainerEdits
-from holdfast.node.driverkit import Driver
 from holdfast.node.driverkit.classic_dra.controller_process import ControllerProcess
 from holdfast.node.kubelet_api import dra_classic_pb2
 from holdfast.node.kubelet_api.dra_classic_pb2_grpc import NodeStub

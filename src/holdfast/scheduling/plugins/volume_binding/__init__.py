@@ -2,7 +2,7 @@
 
 Lives here: the plugin, the choice of volumes for claims over all nodes (``row_volumes``), the
 writes that bind them (``volume_writes``). May not live here: storage objects and assumed bindings,
-which are in ``columns.volumes``, and I/O.
+which are in ``state.volumes``, and I/O.
 """
 
 from holdfast.scheduling.plugins.volume_binding.plugin import VolumeBinding
