@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-from collections.abc import Coroutine
 from typing import Any
 
 from holdfast.client.client import Client
@@ -117,19 +116,6 @@ class ElectedProcess:
         raise HoldfastError(
             f"{self.subject} failed: {type(failure).__name__}: {failure}"
         ) from failure
-
-
-async def wait_for_first(*parts: Coroutine[Any, Any, None]) -> None:
-    """Wait until the first of several coroutines ends; raises its error."""
-    tasks = {asyncio.create_task(part) for part in parts}
-    try:
-        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        for task in done:
-            task.result()
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def _transport(endpoint: Endpoint, limits: RequestLimits, clock: Clock) -> Transport:

@@ -8,9 +8,10 @@ from holdfast.client.client import Client
 from holdfast.client.endpoint import Endpoint
 from holdfast.controllers.controller_manager import BESIDE_KUBERNETES, ControllerManager
 from holdfast.controllers.profile_settings import controller_settings
-from holdfast.processes.elected import ElectedProcess, wait_for_first
+from holdfast.processes.elected import ElectedProcess
 from holdfast.runtime.clock import Clock
 from holdfast.runtime.settings import SchedulerSettings
+from holdfast.runtime.tasks import wait_for_first
 from holdfast.scheduling.configuration.reading import (
     Configuration,
     election_settings,

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from contextlib import suppress
+from typing import Any
 
 from holdfast.api.decode import JsonObject
 from holdfast.api.resource import Resource, Untyped
@@ -27,6 +28,7 @@ from holdfast.node.driverkit.slices import (
 from holdfast.runtime.clock import Clock
 from holdfast.runtime.errors import Conflict, HoldfastError, NotFound
 from holdfast.runtime.repeated_log import Repeats
+from holdfast.runtime.tasks import wait_for_first
 
 RESYNC_SECONDS = 30.0
 """How long after a change of the slices they are compared with the inventory again."""
@@ -121,15 +123,10 @@ class SlicePublisher:
         """Wait until a sync is due."""
         while self._due is None or self._wanted is None or self._due > self._clock.monotonic():
             self._rescheduled.clear()
-            tasks: set[asyncio.Task[object]] = {asyncio.create_task(self._rescheduled.wait())}
+            ends: list[Coroutine[Any, Any, object]] = [self._rescheduled.wait()]
             if self._due is not None and self._wanted is not None:
-                delay = self._due - self._clock.monotonic()
-                tasks.add(asyncio.create_task(self._clock.sleep(delay)))
-            try:
-                await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            finally:
-                for task in tasks:
-                    task.cancel()
+                ends.append(self._clock.sleep(self._due - self._clock.monotonic()))
+            await wait_for_first(*ends)
         self._due = None
 
     async def _sync(self) -> None:

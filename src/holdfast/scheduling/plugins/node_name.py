@@ -49,8 +49,7 @@ class NodeName(Plugin):
     traits = Traits(
         scope=Scope.NODE,
         events_to_register={EventResource.NODE: (ActionType.ADD,)},
-        ignores_requests=True,
-        accepts_slices=True,
+        ignores_requests=True,  # equal pods that request other amounts share their results
     )
     plan_classes = (OnlyNode,)
 

@@ -35,6 +35,7 @@ from holdfast.runtime.errors import (
     HoldfastError,
     NotFound,
 )
+from holdfast.runtime.tasks import wait_for_first
 
 EVENT_SECONDS = 2.0
 """How long events are still written at the end."""
@@ -95,15 +96,9 @@ class ControllerProcess:
             parts.append(self._keep_dropping_lost(self._fit_handlers))
         if self._driver.classic.has_network_inventory:
             parts.append(self._publish_network())
-        tasks = [asyncio.create_task(part) for part in parts]
         try:
-            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            for task in done:
-                task.result()
+            await wait_for_first(*parts)
         finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
             await self._recorder.stop(EVENT_SECONDS)
 
     async def _keep_dropping_lost(self, handlers: FitHandlers) -> None:

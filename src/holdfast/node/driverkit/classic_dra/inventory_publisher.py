@@ -23,6 +23,7 @@ from holdfast.node.driverkit.slice_publisher import SlicePublisher
 from holdfast.runtime.clock import Clock
 from holdfast.runtime.errors import AlreadyExists, HoldfastError, NotFound, Refused
 from holdfast.runtime.repeated_log import Repeats
+from holdfast.runtime.tasks import wait_for_first
 
 RESYNC_SECONDS = 60.0
 """How often the stored inventory is compared with the wanted one."""
@@ -141,15 +142,7 @@ class InventoryPublisher:
             await self._wait(delay)
 
     async def _wait(self, seconds: float) -> None:
-        tasks: set[asyncio.Task[object]] = {
-            asyncio.create_task(self._again.wait()),
-            asyncio.create_task(self._clock.sleep(seconds)),
-        }
-        try:
-            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for task in tasks:
-                task.cancel()
+        await wait_for_first(self._again.wait(), self._clock.sleep(seconds))
 
     async def _sync(self, wanted: dict[str, Any]) -> None:
         name = self._node or self._driver
