@@ -1,4 +1,13 @@
-"""One value a row about its devices, evaluated again for changed rows."""
+"""One value a row about its devices, evaluated again for changed rows.
+
+Three things make a row outdated, and each is noted in another way. A change of one node is in the
+journal. A change of slices concerns all rows. A change of a device in a pool that many nodes share
+concerns all of these nodes, but one row of each key is evaluated for them.
+
+Every pod with devices asks three times whether its table is up to date (preparation, Filter,
+Reserve), and mostly nothing has changed. So the positions of the device journal and of the epochs
+are compared first, before any array is touched.
+"""
 
 from __future__ import annotations
 
@@ -154,7 +163,10 @@ class RowTable:
         for row in wanted[self._is_stale[wanted]].tolist():
             if self._is_pause_due():
                 yield
-            if self._is_stale[row]:  # unless it was evaluated in a pause
+            # A pod with equal claims may have evaluated the row in a pause. If a shared device
+            # changed after that, the row has a stale key and is not stale itself. To evaluate it
+            # here would remove its key without its value: it kept devices that were allocated.
+            if self._is_stale[row]:
                 yield from self._refresh_row(row)
             if row in self._failed and not all_rows:
                 return

@@ -2,8 +2,12 @@
 
 Requests are processed in order. Each tries its alternatives in order, and each alternative tries
 combinations of devices in order. If a later request fails, the search backtracks to the latest
-choice. So the order of pools, slices and devices decides which devices are allocated. A search may
-take seconds, so it runs in steps: it pauses whenever it has tried some devices.
+choice. So the order of pools, slices and devices decides which devices are allocated. The order and
+the first fit are upstream's: another order would allocate other devices than kube-scheduler, and
+decisions are compared with its own. So searches are made rarer (``signatures``), not smarter.
+
+A search may take seconds, so it runs in steps (decision 0031). Plugins have no clock: a pause is
+due after a number of tries, weighted by what a try compares, and ``steps`` limits the tries.
 """
 
 from __future__ import annotations
@@ -93,6 +97,8 @@ class DeviceSearch:
         self._tries, self._until_pause = 0, _TRIES_A_STEP
         self._selectors = matcher.selectors
         self._most_work = self._selectors.work + _WORK_A_STEP
+        # When each try counted as one, devices with 32 shared capacities took 0.7 s without a
+        # pause, and thousands of tolerations 1.2 s.
         self._weights = {
             alternative.index: 1 + len(alternative.tolerations) // 16 + len(alternative.capacity)
             for request in requests
@@ -161,6 +167,7 @@ class DeviceSearch:
         request = self._requests[at]
         only_too_many = True
         for alternative in request.alternatives:
+            # Alternatives of mode All or of count 0 never reach the pause of _combine.
             if self._is_pause_due():
                 yield
             if (
@@ -199,6 +206,8 @@ class DeviceSearch:
     def _combine(self, alternative: RequestAlternative) -> Iterator[bool]:
         """Choose each combination of ``count`` devices in turn; it is chosen while this yields."""
         if alternative.count == 0:
+            # A stored claim without defaults may have this count. 32 requests with eight such
+            # alternatives each never ended, because only tried devices were counted.
             self._step()
             yield _CHOSEN
             return

