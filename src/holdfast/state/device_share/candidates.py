@@ -1,4 +1,10 @@
-"""The devices of a node that can serve a request, and how reservations limit or offer them."""
+"""The devices of a node that can serve a request, and how reservations limit or offer them.
+
+A reservation is never a separate pool of devices here. It only restricts the choice among the
+devices of the node: which come first, which are allowed, how much of each. So owners, other pods
+and reservations that take over what pods have share one search, and the result is one for all nodes
+in the same state.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +48,8 @@ class Restriction:
 
     ``preferred`` and ``allowed`` are (type, minor). ``limit`` is how much may be taken of each
     device, nothing of one that is not listed. ``numa_nodes`` is a bit mask. ``functions`` are
-    virtual functions to choose first, as (type, minor, bus id).
+    virtual functions to choose first, as (type, minor, bus id): an owner that got the free one with
+    the lowest bus id left the function of its reservation unused.
     """
 
     preferred: frozenset[tuple[str, int]] = frozenset()
@@ -183,9 +190,11 @@ def _keep_unused_pcies(found: CandidateDevices, devices: tuple[NodeDevice, ...])
 
 
 class DeviceOffer(NamedTuple):
-    """What remains of a reservation for an owner; of ``restricted`` types it gets nothing else.
+    """What remains of a reservation for an owner.
 
-    ``all_of_it``: for a reservation that takes over what pods have, and must get all of that.
+    Of ``restricted`` types the owner gets nothing else. ``all_of_it``: a reservation takes over the
+    devices of pods and must get all of them. A pod on a GPU that the reservation cannot have whole
+    is therefore not chosen.
     """
 
     remaining: DeviceUse

@@ -1,8 +1,18 @@
 """The ledger of shared devices: what nodes have, and what pods and reservations hold.
 
 It is built from the API alone: Device objects, and the annotation ``device-allocated`` of bound
-pods and of active reservations. ``reserve`` of the plugin enters a pod before it is bound. A
-deleted Device leaves the use: a new one of the same node has it again.
+pods and of active reservations. ``reserve`` of the plugin enters a pod before it is bound. What
+pods use is kept when a Device is deleted: a new Device of the same node has it again.
+
+The state of a node is interned to a number, its signature, and plugins search once for each number
+(decision 0018). A change only notes the row. The numbers are computed when they are read, or in
+steps before the cycle if many rows have changed.
+
+Users may write annotations, so nothing here relies on them. Types that a pod does not request do
+not count: a pod that requested none could keep the devices from all others. States are limited by
+the number of their parts, not by their count: one running pod whose annotation names thousands of
+minors and changes all the time would have filled gigabytes. Which of two claimants has a device is
+decided in ``node_holders`` (decision 0022).
 """
 
 from __future__ import annotations
@@ -73,7 +83,11 @@ class DeviceShareLedger:
         self._node_of: dict[str, str] = {}
         """The node of each pod and reservation that holds devices, by uid."""
         self._written: dict[str, tuple[DeviceUse, bool]] = {}
-        """What annotations of pods say, by uid, and whether the pod requests bytes of GPUs."""
+        """What annotations of pods say, by uid, and whether the pod requests bytes of GPUs.
+
+        Kept in addition to what was entered: a Device that reports more memory again gives it back
+        to the pod, as after a restart.
+        """
         self._read: dict[str, tuple[SharedDevices, Mapping[str, str]]] = {}
         """What the inventory of a node was read from: its Device and the labels of the Node."""
         self._numbers: dict[tuple[int, DeviceUse], int] = {}
@@ -250,7 +264,7 @@ class DeviceShareLedger:
         added: Sequence[DeviceHolder] = (),
         lent: Collection[str] = (),
     ) -> int:
-        """Return the number of a node's state as if some pods left and others came.
+        """Return the number of a node's state as if some pods were removed and others added.
 
         What remains of the reservations in ``lent`` counts as free.
         """
@@ -313,7 +327,7 @@ class DeviceShareLedger:
         removed: Collection[str] = (),
         added: Sequence[DeviceHolder] = (),
     ) -> tuple[int, DeviceUse]:
-        """Return the same as if some pods left and others came."""
+        """Return the same as if some pods were removed and others added."""
         remaining = self._holders.get(node, _NO_HOLDERS).remaining(uid, removed, added)
         return self.signature_of(node, removed=removed, added=added, lent=(uid,)), remaining
 

@@ -1,8 +1,14 @@
 """The devices of one node that pods hold, and that reservations hold beside their owners.
 
 For each reservation and device, T is reserved and its owners use some of it; what remains,
-``max(0, T - use)``, is held beside the pods. So the use of owners inside of a reservation counts
-once, and a pod that takes more than its reservation has counts in full.
+``max(0, T - use)``, is held in addition to what pods use. So the use of owners inside a reservation
+counts once, and a pod that takes more than its reservation has counts in full.
+
+Two pods may claim the same device, because users may write the annotations. The claims are kept,
+and ``settle`` decides them all again in the order of the claimants (decision 0022). To decide each
+claim when it arrives would cost less, but the result would depend on the order of events, and the
+other claimant would not get the device when the first is gone. A node without a dispute only pays
+for ``_is_overused``.
 """
 
 from __future__ import annotations
@@ -167,7 +173,11 @@ class NodeHolders:
         return sum_of((by_pods, *(holder.use for holder in added), *kept))
 
     def _used(self) -> DeviceUse:
-        """Return what is used in all; a node may have many reservations, and each asks for it."""
+        """Return what is used in all, summed up once after a change.
+
+        Each reservation asks for it. With a sum for each of them an owner took 0.1 s on a node with
+        110 reservations, and more than a second with 400.
+        """
         if self._all is None:
             self._all = sum_of((self._by_pods, *map(self.remaining, self.reservations)))
         return self._all
