@@ -5,6 +5,13 @@ possible; SpreadByPCPUs takes CPUs of different cores of one NUMA node, else of 
 is still missing are loose CPUs. Among NUMA nodes and sockets that have enough, the strategy
 decides: LeastAllocated takes the one with the most free CPUs, MostAllocated the one with the
 fewest; then the lowest id.
+
+The order of all these rules is Koordinator's: 79 of its 81 test vectors give the same CPUs. The
+other two differ on purpose. The rest of a pod larger than its reservation comes from the NUMA node
+or socket of the reserved CPUs (ND1 in docs/coming-from-koordinator.md).
+
+A set of CPUs is an integer with one bit a CPU. A choice is then a few operations on integers, and
+``_take`` can be cached by its arguments: equal nodes with the same free CPUs are computed once.
 """
 
 from __future__ import annotations
@@ -67,7 +74,7 @@ def take_cpus(
     strategy: str = LEAST_ALLOCATED,
     preferred: int = 0,
 ) -> int | None:
-    """Return the CPUs chosen for a pod as a mask, none if there are too few.
+    """Return the CPUs chosen for a pod as a mask, None if there are too few.
 
     ``free`` contains ``preferred``: the CPUs of the pod's reservation, which are taken first; the
     rest then comes from the same NUMA node or socket if possible (ND1). ``held_exclusively`` are
@@ -113,7 +120,7 @@ class _Way(NamedTuple):
 
 @lru_cache(maxsize=8192)
 def _take(topology: CpuTopology, free: int, count: int, way: _Way) -> int | None:
-    """Take CPUs in one pass; none if there are too few, otherwise it always succeeds."""
+    """Take CPUs in one pass; None if there are too few, otherwise it always succeeds."""
     if free.bit_count() < count:
         return None
     if not count:
@@ -152,7 +159,7 @@ class _Chooser:
     """CPUs avoided because of PCPULevel."""
 
     def take_full(self, free: int, count: int) -> int | None:
-        """Take wholly free cores of one NUMA node or socket; none if no one has enough."""
+        """Take wholly free cores of one NUMA node or socket; None if none has enough."""
         whole = _whole_cores(self.topology, free)
         for considered in dict.fromkeys((free & ~self.by_node, free)):
             listed = whole & considered
@@ -163,7 +170,7 @@ class _Chooser:
         return None if socket is None else _first_cpus(self.topology, whole & socket, count)
 
     def take_spread(self, free: int, count: int) -> int | None:
-        """Take CPUs of one NUMA node or socket, of different cores if possible; none if too few."""
+        """Take CPUs of one NUMA node or socket, of different cores if possible; None if too few."""
         considered = free & ~self.by_node & ~self.by_core
         listed = _one_per_core(self.topology, considered)
         node = self._best_node(count, listed, considered, considered)

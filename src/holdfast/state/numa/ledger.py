@@ -2,6 +2,15 @@
 
 Everything is read from the API: NodeResourceTopology, labels of Nodes, ``resource-status`` of bound
 pods and active reservations. A pod that is not bound yet is entered by ``reserve``.
+
+The state of a node is interned to a number, and one trial serves all nodes with that number
+(decision 0018). States are numbered when they are read, in steps before the cycle if many have
+changed: the trials and numbers of 5,000 nodes of which no two are alike took 556 ms inside the
+first cycle of a class. Now the longest step is 11 ms.
+
+A reservation that is being bound has two sources that contradict each other: ``reserve`` has
+entered its CPUs, and its object is still Pending without them. ``_assumed`` says that the first is
+right.
 """
 
 from __future__ import annotations
@@ -310,7 +319,11 @@ class NumaLedger:
             self._stale.add(name)
 
     def _clear_unused_rows(self) -> None:
-        """Set the signature of rows without a node to 0: of equal rows one is tried for all."""
+        """Set the signature of rows without a node to 0.
+
+        One row is tried for all rows in its state. A deleted node that kept its number was that row
+        and decided about the nodes that are left.
+        """
         # A table that has grown is numbered anew anyway.
         if len(self._signatures) == self._nodes.capacity:
             self._signatures[~self._nodes.alive] = 0
@@ -426,7 +439,11 @@ class NumaLedger:
 
 
 def _annotations(reservation: Reservation) -> Mapping[str, str]:
-    """Return the annotations of a reservation, with the resource-spec of its template."""
+    """Return the annotations of a reservation, with the resource-spec of its template.
+
+    When only its own annotations were read, the CPUs of a reservation were no longer exclusive once
+    its status was written.
+    """
     own, template = reservation.metadata.annotations, reservation.spec.template
     asked = None if template is None else template.metadata.annotations.get(RESOURCE_SPEC)
     return own if asked is None else {RESOURCE_SPEC: asked, **own}
