@@ -1,7 +1,11 @@
 """The watch cache of each resource, and the subscriptions to it.
 
 All subscriptions read the same list of events, each at its own position: an event costs a
-subscription nothing until it reads, and a slow subscription does not delay the others.
+subscription nothing until it reads, and a slow subscription does not delay the others. A queue for
+each subscription would need a limit of its size and a copy of each event.
+
+What the list may grow to is limited by age, number and bytes. By number alone, one ConfigMap of 1
+MB that was changed again and again filled the memory, and the disk until the next compaction.
 """
 
 from __future__ import annotations
@@ -127,6 +131,8 @@ class Subscription:
         self._accept = accept
         self._committed = committed
         self._position = watch_cache.position_after(from_revision)
+        # A reader is ended if it lags too far. Its lag at the start does not count: a watch that
+        # began far behind was ended at once, and so was every one that tried to go on from there.
         self._initial_lag = watch_cache.end - self._position
         self._returned_revision = from_revision
         self._waiter: asyncio.Future[None] | None = None
@@ -179,7 +185,7 @@ class Subscription:
         """Wake the reader if it accepts one of the new events; only called while it waits."""
         if self._accepts_any(events):
             self._wake()
-        else:
+        else:  # move on without a switch to the reader's task
             self._position, self._returned_revision = self._watch_cache.end, events[-1].revision
 
     def _accepts_any(self, events: Sequence[StoreEvent]) -> bool:

@@ -1,8 +1,14 @@
 """The one thread that writes to the database: it commits all queued writes as one transaction.
 
-The thread does not wait to fill a batch: writes queue up while a commit runs. After a failed commit
-all queued writes fail too, because they build on writes that were not committed, until a trial
-commit in ``recover`` succeeds.
+The thread does not wait to fill a batch: writes queue up while a commit runs, so batches are as
+large as the disk is slow, and a single write is not delayed.
+
+A write builds on the pending write before it (``Store.latest``). So all queued writes fail after a
+failed commit, until a trial commit in ``recover`` succeeds. Whether the failed commit is on the
+disk is not known then, so ``recover`` also reads the log.
+
+Writes that are enqueued together are in one batch, because a charge to a quota must be stored with
+the object that it is for, or not at all.
 """
 
 from __future__ import annotations
