@@ -7,6 +7,14 @@ of an object, in order; after a relist intermediate versions may be missing.
 
 Handlers are plain functions, called in the order in which they were added. They must not block.
 An exception of a handler is logged and counted (``client.handler_dispatcher``).
+
+An object that cannot be read must not end an informer. One malformed annotation or amount did: then
+nothing was scheduled any more, again after every restart, and the scheduler called itself healthy.
+
+``expect`` exists because a component uses the response of its own write before the watch delivers
+it. A response that arrived after the deletion of its object was stored again, and nothing removed
+it: the reservation of a preempting pod held its resources until a restart. So the informer
+remembers such responses until the watch has passed their version.
 """
 
 from __future__ import annotations
@@ -36,7 +44,7 @@ YIELD_AFTER_SECONDS = 0.002
 PAGE_SIZE = 500
 WATCH_SECONDS = (300, 600)
 _RNG = random.Random()
-"""Shared by all informers: each would be seeded from the system."""
+"""Shared by all informers: seeding one takes 45 us, and a scheduler has 25 informers."""
 
 log = logging.getLogger(__name__)
 

@@ -1,4 +1,13 @@
-"""A work queue of keys with delays and rate-limited requeues, like client-go's."""
+"""A work queue of keys with delays and rate-limited requeues, like client-go's.
+
+Two things differ from client-go's. A key that has failed eight times in a row is not queued at once
+by ``add``. Its failing work often writes something, the write is an event, and the event adds the
+key: such work was tried again without a pause, with a traceback in the log each time.
+
+And delays end when the clock is set. They are counted by a clock that does not notice a jump of the
+time of day, but some keys wait for a time of day: a reservation could outlive its end by ten
+minutes.
+"""
 
 from __future__ import annotations
 
