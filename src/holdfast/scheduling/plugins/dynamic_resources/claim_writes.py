@@ -2,6 +2,14 @@
 
 Every write carries the resource version that was read, so that a concurrent change is a conflict:
 then the claim is read, checked and written again.
+
+Pods may share a claim. When they wrote ``status.reservedFor`` at the same time, each with the
+version that it had read, 120 pods took 20 s with 18 failed attempts and 250 pods 64 s. So writes to
+one claim take turns (the call ``turn``), and the pod whose turn it is writes the reservations of
+all pods that wait: 250 pods take 5 s.
+
+A write may be stored although its response is an error. Undoing therefore reads the claims first:
+a claim whose response was lost kept its devices at the server while the ledger gave them away.
 """
 
 from __future__ import annotations
@@ -144,7 +152,7 @@ class ClaimWrites:
         return stored
 
     def _newest(self, claim: ResourceClaim) -> ResourceClaim:
-        """Return the newest known version of a claim, not of another one of its name."""
+        """Return the newest known version of a claim, not of another claim of the same name."""
         known = self.inventory.claims.get(claim.namespace, claim.name)
         return known if known is not None and known.uid == claim.uid else claim
 

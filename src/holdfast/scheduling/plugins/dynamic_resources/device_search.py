@@ -1,4 +1,10 @@
-"""Search devices for the claims of a pod: the result of each row, in one scheduling attempt."""
+"""Search devices for the claims of a pod: the result of each row, in one scheduling attempt.
+
+An extended resource may be served by devices on some nodes and by a device plugin on others. So the
+claims to allocate depend on the node. Nodes with the same set of device-served resources, a bit
+set, have the same claims and share one allocator with its results. Mostly no node has the resource
+itself: ``_served_everywhere`` finds that without an array of all rows.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +45,10 @@ from holdfast.state.devices.row_table import NO_ROW
 
 _FIRST_OTHER_RESOURCE = 4
 _BITS = 63
-"""Bits of an array of integers; a pod with more extended resources gets Python's integers."""
+"""Bits of an array of integers; a pod with more extended resources gets Python's integers.
+
+Such a pod ended each attempt with an OverflowError.
+"""
 UNAVAILABLE, OLD_EXTENDED_CLAIM, NOT_RESERVABLE = 5, 6, 7
 """More codes: an allocated claim is not usable there; an old extended resource claim exists; only
 devices of a class could serve the pod, which a reservation cannot hold."""

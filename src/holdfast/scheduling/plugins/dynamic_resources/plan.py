@@ -175,6 +175,8 @@ class ClaimAllocation(DeviceSearch, NodeFilter, NodeScorer, PreemptionRules, Res
             known.consumers_in_flight.remove(claim.uid, self.pod.uid)
         while self.writes is not None and self.writes.in_flight:
             mine = self.writes.in_flight.pop()
+            # Undoing may be slow, and the next pod of the claim may have devices in flight by then.
+            # They were released here, and a third pod was given them as well.
             if known.in_flight(mine.uid) is mine:
                 known.remove_in_flight(mine.uid)
 

@@ -1,4 +1,10 @@
-"""The plan: filter by required terms of the pod and of existing pods, score by preferred ones."""
+"""The plan: filter by required terms of the pod and of existing pods, score by preferred ones.
+
+Everything is computed by topology domain and then looked up by row: a zone has thousands of rows
+and one verdict. Verdicts of several terms with one topology key are merged before the look-up.
+Verdicts of domains seldom change from pod to pod, so the engine keeps the array of rows that it got
+last time.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,14 @@
-"""The plugin: read the terms of pods, find what they count, and which events may help a pod."""
+"""The plugin: read the terms of pods, find what they count, and which events may help a pod.
+
+Users decide what this plugin costs: a pod with 64 terms that are new is matched against all groups
+of pods, 0.5 to 1 s with 20,000 pods, and a new label key of a selector regroups all pods, 320 ms
+with 150,000. So both happen in steps before the cycle (``prepare``, decisions 0020 and 0031). The
+cycle then only looks up counters.
+
+Queueing hints follow the filter term by term. A pod must match all affinity terms, but each
+anti-affinity term rejects alone. When a hint asked for all of them, a pod whose blocker matched one
+of two terms waited for the five-minute flush.
+"""
 
 from __future__ import annotations
 

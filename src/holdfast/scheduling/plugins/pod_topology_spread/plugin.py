@@ -1,4 +1,10 @@
-"""The plugin: read the constraints of a pod, find what they count, and which events may help it."""
+"""The plugin: read the constraints of a pod, find what they count, and which events may help it.
+
+Users decide how many constraints a pod has and which selectors. New selectors are matched against
+all pods in steps before the cycle (``prepare``, decisions 0020 and 0031). What several constraints
+share is made once for all of them (``_eligibilities``): when each looked up the keys of all others
+on all nodes, 4,000 constraints took more than a minute for 100 nodes.
+"""
 
 from __future__ import annotations
 
@@ -275,7 +281,11 @@ def _check(constraint: TopologySpreadConstraint, path: str, wrong: Arguments) ->
 
 
 def _may_help(event: ClusterEvent, pod: PodInfo) -> bool:
-    """Return whether an event may help the pod, whatever its constraints: those are costly."""
+    """Return whether an event may help the pod, whatever its constraints.
+
+    Asked before they are read: 150 waiting pods with 100 constraints each made every event of a pod
+    of another namespace cost 130 ms, now 4.
+    """
     if event.resource == EventResource.NODE:
         return event.action in _NODE_ACTIONS
     if not event.is_pod_event or event.action not in _POD_ACTIONS:

@@ -12,7 +12,9 @@ is too small rejects the pod. For a pod that ignores reservations, what remains 
 
 The rule is in ``fit_reservation`` alone, whose numbers and flags are those of one reservation or
 arrays over many. ``fit_owner`` calls it for all matched reservations at once and reduces the
-answers to rows; ``row_fit.fit_row`` calls it for each reservation of one row.
+answers to rows; ``row_fit.fit_row`` calls it for each reservation of one row. Before, the rule
+stood in three places. It has no ``not``, ``and`` or ``if``, because these do not work for arrays:
+``x ^ True`` negates a flag and an array of flags.
 """
 
 from __future__ import annotations
@@ -294,6 +296,10 @@ def reservation_scores(owner: OwnerRequest, found: OwnerFit) -> Ints:
 
     0 if it has nothing left for the pod, else 1 or more. Where the pod must take the rest from the
     node, the score is one less, so a reservation that covers the request wins a tie.
+
+    What the pod requests beyond a reservation counts as using that up. Koordinator scores 0 there:
+    so five of six such owners went elsewhere, the reservation stayed unused, and both were paid
+    for.
     """
     columns, slots = owner.reservations.columns, owner.match.slots
     request, restricted = owner.compared, columns.restricted_policy[slots]

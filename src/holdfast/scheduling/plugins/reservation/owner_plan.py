@@ -1,4 +1,11 @@
-"""The plan for an owner: it decides where the owner fits, and which reservations it uses there."""
+"""The plan for an owner: it decides where the owner fits, and which reservations it uses there.
+
+NodeResourcesFit leaves rows with matched reservations to this plan, because free resources and
+those of reservations must be compared together. Which reservation is nominated is decided in
+Reserve. By then the pod is assumed, so the row has changed. The plan nominates by the result from
+before that change (``OwnerResults.before``), by which the row was chosen, and evaluates nothing
+again.
+"""
 
 from __future__ import annotations
 

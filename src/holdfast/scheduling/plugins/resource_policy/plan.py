@@ -1,4 +1,16 @@
-"""The plan for a pod that a policy governs: filter, score, tiers, preemption, what is reserved."""
+"""The plan for a pod that a policy governs: filter, score, tiers, preemption, what is reserved.
+
+Thousands of nodes have a few combinations of units, and which units are open is a few numbers. So
+all results are computed by combination and looked up by row. If every node were filtered, ranked
+and scored for each governed pod, there would be 1,300 decisions a second on 5,000 nodes, not
+20,000.
+
+``filter`` (for a slice) and ``tier_rows`` return the same array as long as its content is the same.
+The engine compares arrays by identity and keeps what it cached for them.
+
+For preemption a full unit is a limit on the pods that may stay. When its rows were dry-run one by
+one instead, one preemptor took 195 ms on 1,000 nodes with ten pods each, and takes 0.3 ms now.
+"""
 
 from __future__ import annotations
 

@@ -3,6 +3,12 @@
 The world already contains the change. What the units were before is computed from the old objects,
 and a pod is requeued if some node got a better verdict, so that pods of other groups and unrelated
 updates of nodes requeue nothing.
+
+Two things are not in the totals that are compared. Nominated pods are not, so a pod that they kept
+out of a unit was not requeued when a bound pod left it. And a pod counts from its assumption on,
+for which there is no event. Where one of them matters, the totals are not compared and the pod is
+requeued: one attempt too many costs little, but after a missed event it would wait for five
+minutes.
 """
 
 from __future__ import annotations

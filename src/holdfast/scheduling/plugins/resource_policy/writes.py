@@ -1,4 +1,10 @@
-"""What is written on a pod when it is placed in a unit: labels, annotations, the deletion cost."""
+"""What is written on a pod when it is placed in a unit: labels, annotations, the deletion cost.
+
+Annotations and the deletion cost are sent with the Binding, which costs no request. Labels cannot
+be, and are the dangerous part: a workload finds its pods by them. A policy that wrote a label of
+the selector of a ReplicaSet took each pod away from it as soon as it was placed, and 2 replicas
+became 162 pods, until the nodes were full.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +53,8 @@ def write_labels(units: PodUnits, placement: Placement) -> ApiCalls:
 def _is_of_controller(units: PodUnits, placement: Placement, key: str) -> bool:
     """Return whether the pod's controller selects by a label, or set it and no unit did.
 
-    The controller would replace a pod of another value, again and again.
+    The controller would replace a pod with another value, again and again. The value alone does not
+    tell: another unit may have written the very value that the controller selects by.
     """
     if key in units.selectors.of_controller(placement.pod).keys:
         return True
