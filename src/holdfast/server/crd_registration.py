@@ -1,4 +1,9 @@
-"""Register the resources of stored CustomResourceDefinitions, and clean up deleted ones."""
+"""Register the resources of stored CustomResourceDefinitions, and clean up deleted ones.
+
+Only one task does this at a time (``_sync_lock``). Before, two requests could delete the objects of
+one CRD together. The slower one then went on with a CRD of the same name that had been created
+meanwhile, and took its new objects for old ones.
+"""
 
 from __future__ import annotations
 
@@ -100,7 +105,12 @@ class CrdRegistration:
         return bool(op.descriptor.crd_name) and self._is_terminating(op.descriptor)
 
     def _is_terminating(self, descriptor: KindDescriptor) -> bool:
-        """Return whether the CRD of a resource is being deleted, as the store has it."""
+        """Return whether the CRD of a resource is being deleted.
+
+        The store is asked, because the registry is read again only after the clean-up. When the
+        registry was asked, a finalizer that the garbage collector removed during the clean-up left
+        the CRD there until the next restart.
+        """
         stored = self._context.store.latest(ObjectKey(*CRDS, "", descriptor.crd_name))
         return stored is not None and is_terminating(stored)
 
@@ -246,7 +256,10 @@ def _read_stored(stored: StoredObject) -> tuple[tuple[KindDescriptor, ...], Sequ
 
 @lru_cache(maxsize=256)
 def _read_spec(name: str, spec: bytes) -> tuple[tuple[KindDescriptor, ...], Sequence[Cause]]:
-    """Read a CRD of this name and spec, cached: writes of the status change neither."""
+    """Read a CRD of this name and spec, cached: writes of the status change neither.
+
+    Otherwise each of them would check and compile the schema again.
+    """
     definition = {**_HEAD, "metadata": {"name": name}, "spec": msgspec.json.decode(spec)}
     return _read_crd(definition)
 

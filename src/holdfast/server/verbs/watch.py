@@ -2,7 +2,12 @@
 
 A watch encodes the events of a store subscription as lines. Each event is encoded once per response
 format and shared by all watches of that format. A timer closes the subscription when a bookmark or
-the end of the watch is due; the watch then subscribes again from the same revision, or ends.
+the end of the watch is due; the watch then subscribes again from the same revision, or ends. So
+there is one thing to wait for, and a new subscription is cheap: it is a position in the list of
+events.
+
+A batch is one piece of memory for each reader, for as long as the reader is slow. Batches of 512
+events were half a gigabyte if the objects have a megabyte, so they are limited by bytes as well.
 """
 
 from __future__ import annotations

@@ -1,4 +1,13 @@
-"""One HTTP connection: aiohttp's protocol with additional limits, and reading of bodies."""
+"""One HTTP connection: aiohttp's protocol with additional limits, and reading of bodies.
+
+aiohttp reads a body before it calls the handler and has no time limit for a header. Here the
+handler gets the header alone and reads the body later (``read_body``), when the user and the right
+to do so are known. ``RequestHandler`` is not part of aiohttp's public interface, so pyproject.toml
+requires the version that this was written for (decision 0009).
+
+A refused request leaves the rest of its body on the connection. Those bytes must be discarded as a
+body: counted as the next header, they were answered with 431 after the first response.
+"""
 
 from __future__ import annotations
 
@@ -179,7 +188,11 @@ class HttpConnection(RequestHandler):
 
 
 def _origin(exception: BaseException | None) -> tuple[object, ...]:
-    """Return where an exception was raised; its message may contain data of a client."""
+    """Return where an exception was raised.
+
+    Its message may contain data of a client, who could make each message another one and fill the
+    log.
+    """
     traceback = exception.__traceback__ if exception is not None else None
     while traceback is not None and traceback.tb_next is not None:
         traceback = traceback.tb_next

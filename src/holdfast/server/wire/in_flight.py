@@ -1,7 +1,14 @@
 """Limit the requests in flight, and the memory of their bodies and responses, by user.
 
 System users, other users and anonymous clients have separate limits, so that a flood by one class
-does not reject requests of another; each user outside system:masters has a limit too.
+does not reject requests of another; each user outside system:masters has a limit too. With one
+limit for all clients, 650 half-sent anonymous POSTs gave the admin and the nodes' heartbeats 429
+for a minute, and 200 half-sent bodies of 3 MB took a gigabyte (decision 0009). So memory for a body
+is reserved before the body is read.
+
+Large responses count until they are sent: 40 lists of 32 MB that their client did not read made
+1.3 GB. A user without another large response gets one of any size. Otherwise a list larger than the
+limit could never be read.
 """
 
 from __future__ import annotations

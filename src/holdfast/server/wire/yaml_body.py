@@ -1,7 +1,10 @@
 """Decode a YAML request body to a JSON value, without recursion.
 
-libyaml's composer recurses once per level of nesting and overflows the stack, so the value is built
-here from the events of the parser.
+libyaml's composer recurses once per level of nesting and overflows the stack: 30 KB of ``[`` ended
+the process. So the value is built here from the events of the parser.
+
+The other limits are here for the same reason, that a small body must not stop the server. A number
+of base 60 with 1.4 MB took minutes, 100,000 %TAG directives half a minute.
 """
 
 from __future__ import annotations

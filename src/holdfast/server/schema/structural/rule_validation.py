@@ -1,4 +1,10 @@
-"""Validation of the CEL rules of a new CRD: their fields, their types, their estimated cost."""
+"""Validation of the CEL rules of a new CRD: their fields, their types, their estimated cost.
+
+Whether a CRD is accepted depends on the estimated cost, so it has to be upstream's number. The
+estimate of a rule is multiplied by how often its schema can occur in one object. Without maxItems
+and the like only the size of a request limits that, so rules in unlimited lists are often refused,
+with the advice to add limits.
+"""
 
 from __future__ import annotations
 
