@@ -3,6 +3,12 @@
 The rules are a kubelet's. Unlike one, the cache is searched by uid, so that a pod can never release
 a claim that it does not use; calls for one claim never overlap; and a retry replaces the devices of
 an earlier attempt.
+
+The agent and its drivers may be killed at any point. So what is about to happen is on disk before a
+driver is called, a call may be repeated, and "prepared" is not stored: after a restart every driver
+is asked again. The checkpoint itself may be lost (``--reset-checkpoint``). A pod that was found
+running then counted as prepared, and its claims were never unprepared. ``resume`` compares the
+claims of such pods with the checkpoint and reads what is missing from the API.
 """
 
 from __future__ import annotations

@@ -4,6 +4,11 @@ The process runtime starts this file in an interpreter of its own for each conta
 container outlives its agent: the next agent finds the files that this program writes. It imports
 only the standard library, and not Holdfast: it must start in milliseconds.
 
+The process of a container has the same user and may do anything to this program. So the state is
+written before the first instruction of the process, which may stop or kill its parent. This program
+is a child subreaper, and so the parent of every descendant. Otherwise a daemon could run on after
+its container, with devices that are unprepared.
+
 Standard input is one JSON object (see ``ProcessRuntime``). One line on standard output says that
 the process was started, or why not. SIGTERM is passed on to the process and its group; SIGUSR1
 kills all of them. The file descriptor ``lock`` stays locked as long as this program runs.

@@ -1,4 +1,9 @@
-"""Renew the leases of the nodes of an agent, evenly distributed over the interval."""
+"""Renew the leases of the nodes of an agent, evenly distributed over the interval.
+
+After a restart under load the leases of 5,000 nodes were older than the grace period: each lease
+was read before it was renewed, and the time that slow renewals took was lost. So all leases are
+listed once, a lease costs one request, and each tick renews as many as the elapsed time asks for.
+"""
 
 from __future__ import annotations
 

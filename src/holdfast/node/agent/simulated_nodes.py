@@ -1,4 +1,10 @@
-"""Run any number of simulated nodes with one watch each for pods, nodes and claims."""
+"""Run any number of simulated nodes with one watch each for pods, nodes and claims.
+
+A node with directories, sockets and a task for each pod is what a driver needs, and 5,000 of these
+on one machine are neither possible nor needed (decision 0015). So there are two kinds of agents,
+and this one shares everything: watches, workers, the queue. A quiet node costs one renewal of its
+lease every ten seconds (``node_leases``).
+"""
 
 from __future__ import annotations
 
@@ -272,7 +278,11 @@ class SimulatedNodes:
         return self._classic.cache.get(key) if self._classic is not None else None
 
     async def _live_claims(self, pod: AgentPod) -> dict[NeededClaim, AnyClaim]:
-        """Read a pod's classic claims, which may be newer than the cache; raise NeverUsable."""
+        """Read a pod's classic claims, which may be newer than the cache; raise NeverUsable.
+
+        A pod with a classic claim that it may not use fails for ever, so a late cache must not
+        decide that.
+        """
         resource = self._classic.resource if self._classic is not None else None
         live = LiveClaims(self._client, resource)
         classic = [needed for needed in needed_claims(pod) if needed.classic]

@@ -1,7 +1,11 @@
 """Read and write the SPDY/3.1 frames that port-forward needs, and no others.
 
-kubectl sends them inside a WebSocket (subprotocol ``SPDY/3.1+portforward.k8s.io``). Neither side
-uses flow control; settings and window updates are ignored.
+kubectl sends them inside a WebSocket (subprotocol ``SPDY/3.1+portforward.k8s.io``). Exec and attach
+need none of this: their subprotocol is ``v5.channel.k8s.io``. Neither side uses flow control;
+settings and window updates are ignored.
+
+Header blocks must be read in their order, because all of them share one compression context. Their
+decompressed size is limited while they are decompressed, not afterwards.
 """
 
 from __future__ import annotations
