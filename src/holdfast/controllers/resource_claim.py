@@ -1,4 +1,10 @@
-"""The resourceclaim controller: create the claims of pods, and deallocate and delete them."""
+"""The resourceclaim controller: create the claims of pods, and deallocate and delete them.
+
+A mistake here frees devices that a container uses, or keeps devices for ever. The cache may be
+behind, so it proves nothing alone. A consumer is removed only if its end was seen or the server
+says so (``_pods_of_claim``). A claim that was created here and is not in the cache yet counts as
+existing (``_own_creations``), or a pod would get two.
+"""
 
 from __future__ import annotations
 
@@ -214,6 +220,7 @@ class ResourceClaimController(Reconciler):
 
         owned = (*self._owned.of(pod.uid), *own_creations.values())
         plan = plan_pod_claims(pod, claim_of, owned, template_of)
+        # Before the writes below, so that a template that is created during them is not missed.
         for template in plan.missing_templates:
             self._waiting_for_template[f"{space}/{template}"].add(pod.key)
         names = dict(plan.found)

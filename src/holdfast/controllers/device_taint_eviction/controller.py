@@ -2,6 +2,14 @@
 
 A taint is published in a ResourceSlice or added by a DeviceTaintRule. Everything is computed from
 the API objects: a restart loses only the count of evicted pods in the condition of a rule.
+
+A rule may select all devices of the cluster, so an event handler only notes that it changed. To
+compare 10,000 allocated devices there would hold the event loop for most of a second; a worker does
+it in steps. The condition of a rule is written before its first eviction.
+
+Two rules differ from upstream. A toleration without an effect also tolerates NoExecute, or the
+scheduler would allocate the device and this controller evict the pod, for ever. And claims for
+extended resources count.
 """
 
 from __future__ import annotations

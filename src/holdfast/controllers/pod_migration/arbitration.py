@@ -1,7 +1,11 @@
 """Which of the waiting jobs begin: the order of jobs, and the limits of pods that migrate at once.
 
 New jobs wait in a pool. At intervals they are sorted and tried one after another; each that passes
-counts for those after it.
+counts for those after it. That is why there are rounds: the order of jobs decides which of them
+begin, and jobs that were tried when they arrive would begin in the order of events.
+
+A round may have thousands of jobs, and may run in the process of the scheduler. So it yields after
+every 100 of them, and ranks of pods are kept for the next round.
 """
 
 from __future__ import annotations

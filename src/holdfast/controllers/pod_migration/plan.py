@@ -6,7 +6,12 @@
                          └─ EvictDirectly:                           evict ──────────► Succeeded
     any of them ──► Failed: its time is over, or pod or reservation do not allow it
 
-The state is the job itself, so that a job goes on after a restart at any point.
+The state is the job itself, so that a job goes on after a restart at any point. A step is planned
+from the version that was written last, because the cache may be behind it: on a real control plane
+a second attempt was planned from an older version.
+
+The pod is evicted only for resources that are there (``_has_room``). Before, a reservation that was
+Pending on a node, or Overcommitted, did not delay the eviction.
 """
 
 from __future__ import annotations
@@ -260,7 +265,9 @@ def _move(
 def _migrates_pending_pod(reservation: Reservation) -> bool:
     """Return whether a reservation is for one pod, which has no node yet.
 
-    One made for a pod with a node names that node, and is for the next pod of the same name.
+    One made for a pod with a node names that node, and is for the next pod of the same name: a pod
+    of a StatefulSet has the name of its predecessor. Judged by the owners alone, a job for such a
+    pod was Succeeded at once without moving anything.
     """
     template = reservation.spec.template
     if template is not None and _names_node(template.spec):

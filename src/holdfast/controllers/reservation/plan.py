@@ -8,7 +8,12 @@
        └────────┴──────┴────► Failed      its time is over, or its node is gone
 
 The scheduler writes the first transition; all others are planned here. ``plan_preemptor`` decides
-when the reservation of a preempting pod is deleted.
+when the reservation of a preempting pod is deleted. Kubernetes cannot do that by an owner
+reference, because a cluster-scoped object may not depend on a namespaced one.
+
+Every write has the resource version that was read: scheduler and controller write the same status,
+and users edit the spec in between. A status is written only if it differs, so a plan for a settled
+reservation is empty and the controller comes to rest.
 """
 
 from __future__ import annotations
@@ -71,7 +76,8 @@ def _plan_ended(reservation: Reservation, usage: NodeUsage | None) -> Plan:
     """Update owners and amounts; phase and conditions are final.
 
     Those of an expired reservation stay as they were at its end; only a pod that was being bound
-    then is added.
+    then is added. Without this an owner that was bound in the last second of the ttl was never
+    listed, and a Succeeded reservation kept the amounts of an owner that was gone.
     """
     if usage is None or usage.node is None:
         return Plan()

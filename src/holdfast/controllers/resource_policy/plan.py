@@ -1,7 +1,11 @@
 """Plan the pod deletion costs and the status of resource policies.
 
 A deletion cost that the controller writes is marked with its value and the uid of the policy. A
-value without the marker, or one that differs from it, is the user's and is never changed.
+value without the marker, or one that differs from it, is the user's and is never changed. For nodes
+of no unit "0" is written, so an absent cost always means "not handled yet" (decision 0013).
+
+The scheduler sends the cost with the Binding, with the same marker, so for most pods there is
+nothing to write here.
 """
 
 from __future__ import annotations
@@ -106,7 +110,7 @@ def find_overwritten_cost(old: Pod, new: Pod) -> str | None:
     """Return the cost of a user that the pod's Binding has replaced, None if there is none.
 
     The scheduler sends a cost with the Binding of a pod that had none when it was read. A user may
-    have set one since.
+    have set one since: a pod on Permit waits for minutes.
     """
     if old.spec.node_name or not new.spec.node_name or not is_managed(new) or is_managed(old):
         return None
@@ -205,6 +209,7 @@ def _unit_status(usage: UnitUsage, spec: Unit) -> UnitStatus:
         name=usage.unit.name,
         nodes=len(usage.nodes),
         pods=len(usage.pods),
+        # The CRD refuses a larger number: the status of a policy with one was never written.
         max_count=None if cap is None else min(cap, MAX_INT32),
         max_resources=spec.max_resources,
         resources={
