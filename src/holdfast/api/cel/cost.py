@@ -4,6 +4,14 @@ The engine limits only the steps of loops: strings and lists may double in every
 the time of a call grows with its arguments. So the syntax tree is walked with bounds on the size of
 every value, starting from the input values. One unit of cost is about 0.1 microseconds, as measured
 with this engine. The cost also bounds memory: ten characters, or half an entry, cost one unit.
+
+An evaluation cannot be stopped, and any user who may create a claim writes selectors. Without a
+bound 27 nested ``cel.bind`` that double a string took 6 s and a gigabyte. ``map`` over 9,000 items
+took 6 s, because the engine copies the list in every step, and ``contains`` with a long text 20 s.
+
+This is not upstream's number. Upstream refuses an expression at creation by an estimate of its own,
+which ``estimate`` computes. The bound here is about this engine, and may only be too high (decision
+0014).
 """
 
 from __future__ import annotations

@@ -46,6 +46,8 @@ COST_LIMIT = 100_000
 ESTIMATE_LIMIT = 1_000_000
 """Upstream's limit at creation, in its own units."""
 _ACTIVATION_LIMIT = 1_000
+"""The cost after which an activation is replaced: with one activation for good, every evaluation
+left its memory with the device."""
 _WORK_OF_COMPILING, _WORK_OF_COMPILED_CHARACTER = 5_000, 30
 """What it costs to compile an expression, and each of its characters; measured, in the units of
 COST_LIMIT."""

@@ -9,6 +9,9 @@
 - A function of ours cannot return an optional value: it returns a value that is empty for "none".
 - Lists of the types set and map are equal in any order, and their sum has no item twice.
 - With ``optionalOldSelf`` the variable ``oldSelf`` is an optional value.
+
+The alternative is an evaluator of our own. Then what is accepted and what is evaluated would be two
+implementations of CEL; here both are the engine's (decision 0014).
 """
 
 from __future__ import annotations

@@ -6,6 +6,10 @@ types are those of the schema, so most errors are reported when the CRD is writt
 The runtime cost of a rule is bounded from the sizes of the values before it is evaluated
 (``cost``). The limit of one evaluation is higher than upstream's, because the bound is higher than
 the real cost.
+
+To find that bound can take longer than the evaluation. Rules without loops, on small values, are
+bounded once for all values up to a size (``_rough_cost``). Together with a cache of valid names
+that checks a PodScheduling with 256 nodes in 0.18 ms instead of 1.6.
 """
 
 from __future__ import annotations

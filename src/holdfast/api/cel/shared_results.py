@@ -2,7 +2,13 @@
 
 Evaluating a selector takes some 30 microseconds, and a cluster has tens of thousands of devices of
 a few models. Devices of one model differ in attributes such as a UUID, which few selectors read.
-The cost of a selector is bounded once for all devices of the same rough sizes.
+With shared results the first decision about a new claim takes 0.11 s instead of 0.3 s for 2,000
+nodes with 16,000 devices. The cost of a selector is bounded once for all devices of the same rough
+sizes.
+
+What a selector reads is found in its syntax tree. A result is shared only if that is certain, and
+if the cost is below the limit for the largest device. Otherwise the cost depends on fields that are
+not in the key, and equal keys could have a result and an error.
 """
 
 from __future__ import annotations

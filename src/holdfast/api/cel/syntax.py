@@ -4,6 +4,11 @@ That form is the protobuf message ``cel.expr.CheckedExpr`` inside ``google.proto
 numbers below are its field numbers. It is parsed here because protobuf's own parser rejects trees
 as deep as those that the engine's macros generate. Macros and names are resolved by the engine:
 ``device.driver`` is one name, ``sets.contains(a, b)`` one call without a receiver.
+
+A tree is needed because the engine only compiles and evaluates. Its cost is bounded before the
+evaluation, upstream's estimate needs the static types, equal results are shared by the fields that
+a selector reads, and an expression with Kubernetes' types is rewritten for an engine that does not
+have them. A second parser of expressions would one day disagree with the engine.
 """
 
 from __future__ import annotations
