@@ -1,4 +1,12 @@
-"""The claims that a driver has prepared, in a file: after a restart the answers are the same."""
+"""The claims that a driver has prepared, in a file: after a restart the answers are the same.
+
+A kubelet calls prepare again after every restart and expects the same devices. An entry is written
+before the handler is called and marked as done after it, and not done again before unprepare. So a
+driver that is killed in a handler knows that the effect is unknown. Before, a driver that was
+killed in unprepare kept the claim as prepared, and the next prepare did not call the handler.
+
+A damaged file is an error and does not count as empty: the driver would forget devices in use.
+"""
 
 from __future__ import annotations
 

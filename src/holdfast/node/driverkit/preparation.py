@@ -35,7 +35,8 @@ class ClaimPreparation:
     """Calls the handlers of a driver for claims, and keeps CDI files and checkpoint.
 
     The handlers run one at a time. A call that the caller has given up continues; the next call for
-    the same claim waits for it.
+    the same claim waits for it. A kubelet gives a call up at its deadline and calls again: two
+    handlers for one claim would run together, and a cancelled one would leave half of its work.
     """
 
     def __init__(

@@ -1,4 +1,13 @@
-"""Keep the ResourceSlices of a driver in the API server as its inventory says."""
+"""Keep the ResourceSlices of a driver in the API server as its inventory says.
+
+A sync always compares all slices with the whole inventory, and reads the slices from the server.
+The informer only says that something changed: a plan from a cache that is behind would create a
+slice twice, and devices of the same name in one pool make the pool invalid.
+
+A server may drop fields, for example those of a feature gate that is off. Compared literally, such
+a slice would differ for ever and be written again at each sync. So what the server returned for a
+content is accepted for that content (``_accepted``).
+"""
 
 from __future__ import annotations
 
