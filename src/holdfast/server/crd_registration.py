@@ -241,7 +241,7 @@ def _group_resource(name: str) -> tuple[str, str]:
 
 
 class _Spec(msgspec.Struct):
-    """The part of a stored CRD that its descriptors depend on, beside its name; as JSON."""
+    """The part of a stored CRD that decides its descriptors, apart from its name; as JSON."""
 
     spec: msgspec.Raw = msgspec.Raw(b"null")
 

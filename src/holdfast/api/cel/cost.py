@@ -9,8 +9,8 @@ An evaluation cannot be stopped, and any user who may create a claim writes sele
 bound 27 nested ``cel.bind`` that double a string took 6 s and a gigabyte. ``map`` over 9,000 items
 took 6 s, because the engine copies the list in every step, and ``contains`` with a long text 20 s.
 
-This is not upstream's number. Upstream refuses an expression at creation by an estimate of its own,
-which ``estimate`` computes. The bound here is about this engine, and may only be too high (decision
+This is not upstream's number. Upstream refuses an expression at creation by another estimate, which
+``estimate`` computes. The bound here is about this engine, and may only be too high (decision
 0014).
 """
 

@@ -57,7 +57,7 @@ _CACHE_SIZE = 1024 * 1024
 """The characters of all cached selectors. A short selector takes 2 KiB of memory, the longest, with
 10,000 characters, 2 MiB; one claim may have 8,192 selectors."""
 _SIZE_OF_SELECTOR = 64
-"""What each selector counts besides, in characters."""
+"""Added to the characters of each selector."""
 _T = cel.Type
 
 

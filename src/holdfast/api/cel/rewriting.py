@@ -1,6 +1,6 @@
 """Rewrite a checked tree into one that the engine can evaluate.
 
-- A function that the engine also has, with other arguments, gets a name of its own.
+- A function that the engine has with other arguments gets another name.
 - An unknown domain of ``device.attributes`` and ``device.capacity`` is an empty map: a lookup
   becomes ``device.attributes[?domain].orValue({})``. ``domain in device.attributes`` still tests
   whether it exists. ``cel.bind`` of ``device`` or of these maps is replaced by what it binds.
@@ -10,7 +10,7 @@
 - Lists of the types set and map are equal in any order, and their sum has no item twice.
 - With ``optionalOldSelf`` the variable ``oldSelf`` is an optional value.
 
-The alternative is an evaluator of our own. Then what is accepted and what is evaluated would be two
+The alternative would be our own evaluator. Then what is accepted and what is evaluated would be two
 implementations of CEL; here both are the engine's (decision 0014).
 """
 

@@ -56,7 +56,7 @@ class CostBudget:
         self._left_for_plain = steps // 2
 
     def covers(self, steps: int) -> bool:
-        """Subtract the rough cost of a plain rule from a budget of its own, if it suffices."""
+        """Subtract the rough cost of a plain rule from a separate budget, if that suffices."""
         if steps > self._left_for_plain:
             return False
         self._left_for_plain -= steps

@@ -101,7 +101,7 @@ class Loop:
     step: Node
     result: Node
     second_variable: str = ""
-    """The value beside the key or index ``variable``; "" if there is one variable."""
+    """The variable of the value, if ``variable`` is the key or index; "" if there is no second."""
     type: StaticType = DYN
 
     @property

@@ -43,7 +43,7 @@ from holdfast.state.reservations.owner_rules import compile_owners
 
 
 class Action(Enum):
-    """What a step does besides the change of the job's status."""
+    """What a step does after the change of the job's status."""
 
     WAIT = auto()
     """Nothing, until pod, reservation or time change."""
@@ -162,7 +162,7 @@ def _reserve_first(job: PodMigrationJob, facts: Facts, change: StatusChange) -> 
 
 
 def _is_for(reservation: Reservation, pod: Pod | None) -> bool:
-    """Return whether pods like this one may use a reservation, or it takes over the pod's room."""
+    """Return whether a pod like this may use a reservation, or is taken over by it."""
     if pod is None or not reservation.spec.owners or reservation.spec.pre_allocation:
         return True
     return any(rule.owns(pod) for rule in compile_owners(reservation) or ())
@@ -339,7 +339,7 @@ def _evict(job: PodMigrationJob, facts: Facts, change: StatusChange) -> Action:
 
 
 def _has_room(reservation: Reservation, facts: Facts) -> bool:
-    """Return whether the room is there, or will be as soon as the very pod is gone."""
+    """Return whether the reserved resources are free, or will be when this pod is gone."""
     if reservation.phase == WAITING:
         return facts.pod is not None and facts.pod.spec.node_name == reservation.status.node_name
     ready = reservation.condition(reservation_status.READY)

@@ -1,6 +1,6 @@
 """Run the process of one container: keep its log and record how it ended.
 
-The process runtime starts this file in an interpreter of its own for each container, so that a
+The process runtime starts this file in a separate interpreter for each container, so that a
 container outlives its agent: the next agent finds the files that this program writes. It imports
 only the standard library, and not Holdfast: it must start in milliseconds.
 
@@ -138,7 +138,7 @@ def _adopt_orphans() -> None:
 
 
 class _Process:
-    """The process of the container, in a session of its own; it waits for ``run``."""
+    """The process of the container, in a new session; it waits for ``run``."""
 
     def __init__(self, config: dict[str, Any], out: int, err: int) -> None:
         go_read, self._go = os.pipe2(os.O_CLOEXEC)

@@ -73,7 +73,7 @@ class SimulatedNodes:
     ``pod:`` and the object's key. It reads as the user of its client, with one watch for all nodes,
     and writes as the node whose object it is. Without ``claims`` pods do not wait for their
     resource claims. A node with the annotation ``holdfast.dev/failed`` is left alone until that is
-    removed. ``others`` are the names of nodes that have an agent of their own.
+    removed. ``others`` are the names of nodes that other agents run.
     """
 
     def __init__(

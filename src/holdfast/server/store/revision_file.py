@@ -1,8 +1,8 @@
-"""The high-water mark of revisions, stored in a file beside the database.
+"""The high-water mark of revisions, stored in a file next to the database.
 
 If the end of the database is lost (the write-ahead log was truncated, a file was replaced by an
 older copy), its last revision is lower than before, and revisions that clients have seen would be
-assigned again with other content. So a small file beside it stores two numbers:
+assigned again with other content. So a small file next to it stores two numbers:
 
 ``reserved``   every committed revision is below it. Revisions are reserved in blocks, with an
                fsync before the commit that needs them; exact after a clean stop.

@@ -118,7 +118,7 @@ class ClassicLedger:
         return self.pod_schedulings.get(pod.key)
 
     def is_free_for(self, claim: ClassicClaim, uid: str) -> bool:
-        """Return whether a pod may use an allocated claim beside its consumers, by uid."""
+        """Return whether a pod, by uid, may use an allocated claim that others may use as well."""
         if self._in_flight.get(claim.uid, uid) != uid or not has_room_for(claim, uid):
             return False
         if not is_shared(claim) or claim.is_reserved_for(uid):
@@ -156,7 +156,10 @@ def is_owned(negotiation: PodScheduling, pod: Pod) -> bool:
 
 
 class NewestObjects(Generic[T]):
-    """Objects of one kind by key; neither an older version nor a deleted object comes back."""
+    """The newest versions of objects of one kind, by key.
+
+    An older version, or a version of a deleted object, is ignored.
+    """
 
     __slots__ = ("_by_key", "_deleted")
 

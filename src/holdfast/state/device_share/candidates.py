@@ -64,7 +64,7 @@ UNRESTRICTED = Restriction()
 
 @dataclass(slots=True)
 class CandidateDevices:
-    """The devices of one type that fit: ``count`` of them are needed, ``amounts`` of each.
+    """The devices of one type that fit; the pod needs ``count`` of them, and ``amounts`` of each.
 
     ``devices`` and ``free`` are by minor, ascending; ``used`` are minors that are in use.
     """

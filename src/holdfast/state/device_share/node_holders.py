@@ -1,4 +1,4 @@
-"""The devices of one node that pods hold, and that reservations hold beside their owners.
+"""The devices of one node that pods hold, and what reservations hold in addition to their owners.
 
 For each reservation and device, T is reserved and its owners use some of it; what remains,
 ``max(0, T - use)``, is held in addition to what pods use. So the use of owners inside a reservation

@@ -110,7 +110,7 @@ def _neighbourhoods(topology: CpuTopology, taken: int) -> Iterator[int]:
 
 
 class _Way(NamedTuple):
-    """How to choose, besides where and how many."""
+    """The rules by which CPUs are chosen."""
 
     bind_policy: str
     exclusive_policy: str

@@ -180,12 +180,12 @@ class NumaLedger:
         return mask
 
     def request_of(self, pod: PodInfo) -> NumaRequest:
-        """Return what a pod asks of CPUs; raise BadRequest for a malformed annotation."""
+        """Return the CPUs that a pod requests, and how; raise BadRequest for a bad annotation."""
         options = self.options.get(pod.scheduler_name, _DEFAULTS)
         return request_of(pod, self._nodes.resources, options.default_bind_policy)
 
     def identified_resources(self, pod: PodInfo, row: int) -> frozenset[int]:
-        """Return cpu if the pod gets CPUs of its own on the row."""
+        """Return cpu if the pod is bound to certain CPUs on the row."""
         try:
             on = Situation(self.request_of(pod), self.state(self.signature(row)))
         except BadRequest:
@@ -274,7 +274,7 @@ class NumaLedger:
     # --- internals ----------------------------------------------------------------------------
 
     def _within_request(self, allocation: NumaAllocation, pod: PodInfo) -> NumaAllocation:
-        """Return what of an allocation the pod requests; after a resize that may be less."""
+        """Return the part of an allocation that the pod requests: less if it was made smaller."""
         resources = self._nodes.resources
         return within_request(allocation, {resources[id_]: amount for id_, amount in pod.request})
 

@@ -35,7 +35,10 @@ Bools = NDArray[np.bool_]
 _UNRESOLVABLE = NEVER // 2
 MAX_BITS = 62
 _RESOURCE_BITS = 29
-"""Bits for slots and resources; the last resources share one. The others are for limits."""
+"""Bits for slots and resources; the last resources share one. The others are for limits.
+
+With a bit for each of more resources, preemption failed or evicted in vain.
+"""
 _MAX_LIMITS = 16
 """With more limits, rows are dry-run one by one: the bits do not suffice."""
 

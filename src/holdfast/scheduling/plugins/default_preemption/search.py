@@ -5,6 +5,13 @@ result. Where a filter depends on the pods in other ways (reservations, volumes,
 not say), the columns give a lower bound of the cost: additional filters can only make reprieving
 stop earlier. Such rows are dry-run with the real filters in the order of their bounds, until a
 bound exceeds the lowest cost found.
+
+When every node was dry-run with the filters, pod by pod, a preemption took half a second with 500
+nodes. Now, with 5,000 nodes of 30 pods each, it takes about 3 ms for the first pod of a class, and
+0.3 to 0.5 ms for the next. kube-scheduler saves that time by trying a part of the nodes.
+
+The columns are an optimization that may never differ from the dry run. ``--check-invariants``
+compares each row with its own dry run, and the chosen rows with the real filters (``faults``).
 """
 
 from __future__ import annotations

@@ -222,7 +222,10 @@ class DevicePreemption:
         return self._can_allocate(row, [one for one in claims if leaving >= one.uids])
 
     def _can_allocate(self, row: int, freed: Sequence[FreeableClaim]) -> bool:
-        """Return whether a row has devices without these claims, beside pods nominated to it."""
+        """Return whether a row has devices if these claims are freed.
+
+        Pods that are nominated to the row must get theirs as well.
+        """
         results = [result for one in freed for result in one.results]
         nominated = self._view.world.nominations.ahead_of(self._view.pod, row).values()
         state = None if nominated else self._state_without(row, results)

@@ -260,7 +260,7 @@ class DeviceSearch(msgspec.Struct):
         return mask
 
     def has_allocatable(self, name: str, row: int) -> bool:
-        """Return whether a node has a resource of its own, so that no devices serve it there."""
+        """Return whether a node lists a resource itself, so that no devices serve it there."""
         resource, allocatable = self.nodes.resources.id(name), self.nodes.allocatable
         return resource < len(allocatable) and bool(allocatable[resource, row] > 0)
 
@@ -278,7 +278,7 @@ class DeviceSearch(msgspec.Struct):
             yield bits, (device_served == bits).nonzero()[0]
 
     def _served_everywhere(self) -> int | None:
-        """Return the bit set of all rows if no node has such a resource of its own, else None."""
+        """Return the bit set of all rows if no node lists such a resource itself, else None."""
         allocatable = self.nodes.allocatable
         for name in self.extended:
             resource = self.nodes.resources.id(name)

@@ -4,7 +4,7 @@ For a reservation c on a row, with ``free`` what is neither requested nor held::
 
     Aligned, Restricted   request <= free + remaining(c)
     Default               request <= free + remaining of all matched Default ones of the row
-    Restricted, besides   request <= remaining(c) for every restricted resource
+    Restricted, and also  request <= remaining(c) for every restricted resource
 
 Reservations that are not matchable, reserve none of the requested resources or have none of them
 left do not apply: the row is then judged as if there were none. But a Restricted reservation that
@@ -201,7 +201,7 @@ def matchable_slots(owner: OwnerRequest, freed: FreedCapacity = NOTHING_FREED) -
 
 
 def _spare(owner: OwnerRequest, freed: FreedCapacity) -> list[Ints]:
-    """Return what matched rows would have left beside each need."""
+    """Return for each need what matched rows would have left if the pod ran there."""
     rows, found = owner.match.rows, []
     for (resource, wanted), spare in zip(
         owner.node_needs, owner.spare.remaining(rows), strict=True

@@ -172,7 +172,7 @@ class OwnerPlan(OwnerRequest, OwnerEvictionRules, ReservationAllocator, NodeScor
         return None
 
     def _nominate(self, placement: Placement) -> nomination.Nominated:
-        """Nominate for the assumed pod, beside other nominated pods if possible."""
+        """Nominate for the assumed pod, if possible so that other nominated pods fit as well."""
         pod, row = placement.pod, placement.row
         # The pod is assumed already and must not count twice.
         without = {row: (pod,)}

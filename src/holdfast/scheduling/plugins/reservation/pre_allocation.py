@@ -3,9 +3,9 @@
 NodeResourcesFit passes every row: here it is decided where the request fits, where the resources of
 running pods suffice, and where the reservation would have to wait.
 
-All of it depends on the pods of all nodes. So each such reservation is a class of its own, and its
-results are computed again whenever a pod changes. What keeps that possible with 50,000 pods is to
-ask which pods match by label set, of which there are a few hundred (``find_candidates``).
+All of it depends on the pods of all nodes. So each such reservation is a separate pod class, and
+its results are computed again whenever a pod changes. With 50,000 pods that is possible because
+matching pods are found by label set, of which there are a few hundred (``find_candidates``).
 
 ``reserve`` takes the pods that were chosen when the row was scored. They are not chosen again: by
 then the reserve pod is assumed on the row and counts there.

@@ -234,7 +234,7 @@ def _matched_reservation(owner: OwnerRequest, info: ReservationInfo) -> MatchedR
 def _spare_after(
     owner: OwnerRequest, row: int, spare: list[int], freed: FreedCapacity
 ) -> list[int]:
-    """Return what the row would have left beside each need, with what is freed."""
+    """Return for each need what the row would have left, with what is freed."""
     gained, waiting = freed.rows.get(row, {}), owner.reservations.waiting
     node = owner.nodes.names[row]
     return [

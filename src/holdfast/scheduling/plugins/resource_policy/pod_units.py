@@ -1,4 +1,4 @@
-"""The units of a policy as a pod finds them: which are full, and which nodes must wait."""
+"""The units of a policy in the view of one pod: which are full, and which nodes must wait."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ NO_UNIT = -1
 
 @dataclass(frozen=True, slots=True)
 class UnitStates:
-    """What follows from the usage of the units.
+    """Which units are full, and which priorities are waited for.
 
     ``full`` is per unit. ``waits_for`` are the priorities that nodes of lower priority wait for,
     ascending; a node may be used if it is below at most ``passed_over`` of them.
