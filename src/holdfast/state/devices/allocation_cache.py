@@ -4,6 +4,10 @@ Only rows in the journal are evaluated again. A plain request (a number of devic
 nothing else) needs no search: the free matching devices of each node are counted once, and a
 request is one comparison with that column. Other claims are searched, once for all nodes with equal
 signatures. For scores the devices of a class and the allocated ones are counted.
+
+Results are found by the encoded spec of a claim: pods with a claim each, from one template, share
+them. Namespaces share the space of the caches (decision 0020). Otherwise a tenant with a few
+hundred different claims evicts what was searched for the claims of all others.
 """
 
 from __future__ import annotations

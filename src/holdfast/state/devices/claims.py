@@ -3,6 +3,15 @@
 The allocation of a claim is *in flight* from the decision until it is stored or the attempt fails;
 its devices count as allocated before anything is written. ``claims_of_pod`` returns the claims of
 a pod, or raises why the pod has to wait.
+
+Stored claims and allocations in flight are kept apart, because the two end at different times. A
+write may be stored although its response is lost, and the watch may show it before the response
+arrives. Each device counts once whatever comes first.
+
+Most changes of a claim concern no devices, and a change of devices evaluates nodes again. So
+versions are compared first (``_allocates_the_same``): without that a binding caused four
+evaluations of its node. ``in_pool`` is an index for preemption: with 16,000 allocated claims it
+takes 15 ms, not 400.
 """
 
 from __future__ import annotations
@@ -31,7 +40,8 @@ class Claims:
         self._extended: dict[tuple[str, str], set[str]] = {}
         """Keys of the claims for extended resources, by namespace and uid of the pod.
 
-        Users write owner references: those to pods of other namespaces have no effect.
+        Users write owner references: those to pods of other namespaces have no effect. Without the
+        namespace a pod waited until the claim of another user was deleted.
         """
         self._in_pool: dict[PoolId, dict[str, ResourceClaim]] = {}
         self._deleted: OrderedDict[str, None] = OrderedDict()
@@ -73,7 +83,7 @@ class Claims:
         ) in self._in_flight
 
     def is_free_for(self, claim: ResourceClaim, pod_uid: str) -> bool:
-        """Return whether a pod may use a claim beside its consumers, stored or in flight."""
+        """Return whether a claim has a place for a pod, with its consumers stored and in flight."""
         stored, in_flight = claim.status.reserved_for, self.consumers_in_flight
         if len(stored) + in_flight.size(claim.uid) < MAX_CONSUMERS:
             return True  # the common case, without a set

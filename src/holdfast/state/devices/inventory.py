@@ -178,6 +178,8 @@ class Inventory:
         if node == ALL_NODES:
             self._nodes.epochs.bump(Epoch.DEVICES)
         elif (row := self._nodes.row_of.get(node)) is not None:
+            # Rows of devices have a separate journal: a placement is in the other one, and would
+            # make the tables of this package evaluate its row a second time.
             self._nodes.device_journal.log(row)
             self._nodes.journal.log(row)
 
