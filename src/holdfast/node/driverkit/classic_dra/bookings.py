@@ -3,6 +3,10 @@
 A booking is known from three sources: the status of a NodeInventory, the handle of an allocated
 claim, and the memory of this process while an allocation is under way. A claim has one booking;
 it counts as long as one source has it. Without I/O.
+
+One source would not do. An inventory that was created again has no bookings, the write of a booking
+may be lost, and the cache may be older than the last write. With three sources, none of these frees
+a device that is in use. The price is that a booking may count for too long.
 """
 
 from __future__ import annotations

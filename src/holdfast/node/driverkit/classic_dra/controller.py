@@ -2,6 +2,13 @@
 
 Every step of an allocation is stored before the next one begins: the finalizer, what the driver
 itself records, the status. So a killed controller finishes or undoes what it finds.
+
+No event says that a device has become free for a pod that waits. So after each allocation and
+deallocation the waiting pods are looked at again, one by one, 100 a second. Before, a freed device
+was offered only after 10 ms for each waiting pod, and then to all of them at once.
+
+A class may be given to another driver while an allocation goes on. The controller then undoes only
+what it has begun itself (``own_part``): it once cleared the allocation of the other driver.
 """
 
 from __future__ import annotations

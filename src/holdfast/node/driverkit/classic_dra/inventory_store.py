@@ -1,6 +1,7 @@
 """NodeInventories of one driver: followed by an informer, and their bookings written.
 
-The writes of one node are made one after the other, each for all bookings that wait for it.
+The writes of one node are made one after the other, each for all bookings that wait for it: all
+bookings of a node are in one object, and writes at the same time would only meet as conflicts.
 """
 
 from __future__ import annotations
