@@ -36,7 +36,9 @@ log = logging.getLogger(__name__)
 class PodWorker:
     """The task of one pod, from its binding until its object is gone.
 
-    ``update`` and ``remove`` tell it about the object; it does the rest by itself.
+    ``update`` and ``remove`` tell it about the object; it does the rest by itself. One task does
+    everything in a kubelet's order, so no step can overtake another: devices are unprepared after
+    all containers have stopped, and the end is reported after that.
     """
 
     def __init__(self, pod: NodePod, node: NodeServices) -> None:
@@ -50,7 +52,11 @@ class PodWorker:
         self._runtime: Runtime | None = None
         self._prepared = False
         self._prepare_at = 0.0
-        """When to prepare again after a failure; changes of the pod do not hasten it."""
+        """When to prepare again after a failure; changes of the pod do not hasten it.
+
+        The failure is in the pod's status, and the change of that wakes this task: the driver was
+        called again at once.
+        """
         self._failures = 0
         self._backing_off: set[str] = set()
         self.removed = False
@@ -60,7 +66,10 @@ class PodWorker:
         self._write_at = 0.0
         self._write_failures = 0
         self._refused = False
-        """Whether the server refused the last status that was written."""
+        """Whether the server refused the last status that was written.
+
+        Then the removal does not wait for a status to be stored: such a pod stayed Terminating.
+        """
 
     @property
     def records(self) -> Sequence[ContainerRecord]:

@@ -7,6 +7,15 @@ Each container has a process that starts it, keeps its log and records its end
     pods/UID/containers/NAME/N.json     process ids, start and end of attempt N
     pods/UID/logs/NAME/N.log            its output in the CRI format; N.log.1: what came before
     pods/UID/work                       the working directory, unless the container names one
+
+Whether a container runs is decided by the lock. A process id may belong to another process after a
+restart of the machine, and a file may have been written before the process began or after it was
+killed; the kernel releases the lock in every case. An agent that was killed between the start of a
+process and the first status of its pod started the process a second time: now ``find`` waits as
+long as the lock is held and no record exists.
+
+Nothing of a pod may run on when its devices are unprepared. Commands of exec are marked in their
+environment (``MARK``), because they are no descendants of the container.
 """
 
 from __future__ import annotations
