@@ -3,6 +3,9 @@
 Besides values a patch may contain directives: ``$patch`` (replace, delete or merge this map, or one
 item of a list), ``$retainKeys`` (drop all other keys), ``$deleteFromPrimitiveList/<field>`` and
 ``$setElementOrder/<field>``. Null removes a field.
+
+A patch is applied without a pause, so no directive may take quadratic time: items are found by
+dictionaries of their keys. Lists in lists have no merge keys and are refused.
 """
 
 from __future__ import annotations
