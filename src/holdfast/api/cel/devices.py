@@ -150,7 +150,7 @@ class CompiledSelector:
 
     @property
     def estimated_cost(self) -> int:
-        """The largest cost by upstream's reckoning, which decides at creation."""
+        """The largest cost by upstream's estimate, which decides at creation."""
         return estimated_cost(self.checked, declared_sizes())
 
     @property

@@ -166,7 +166,7 @@ class RuleScope:
         return found
 
     def estimated_cost(self, expression: Expression) -> int:
-        """Return the largest cost of an expression by upstream's reckoning."""
+        """Return the largest cost of an expression by upstream's estimate."""
         sizes = {} if self.type is None else {"": self.type.size}
         return estimated_cost(expression.checked, sizes)
 

@@ -169,7 +169,7 @@ class DeviceTaintEvictionController(Reconciler):
             self.queue.add(_POD + pod.key)
 
     def _forget(self, key: str) -> _Pending | None:
-        """Forget a planned eviction; the conditions of its rules count it no more."""
+        """Forget a planned eviction; it no longer counts in the conditions of its rules."""
         pending = self._pending.pop(key, None)
         if pending is not None:
             self._update_rules_later(pending.rules)

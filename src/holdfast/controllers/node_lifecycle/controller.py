@@ -191,7 +191,7 @@ class NodeLifecycleController(Reconciler):
     async def _has_renewed(self, node: Node) -> bool:
         """Return whether the server has a newer lease than the informer, which may be behind.
 
-        A server that does not respond cannot be told of signs of life: all nodes get more time.
+        While the server does not respond no node can renew its lease: all nodes get more time.
         """
         try:
             stored = await self.client.get(LEASES, node.name, LEASE_NAMESPACE)

@@ -65,8 +65,8 @@ def sort_jobs(
 ) -> list[PodMigrationJob]:
     """Return the waiting jobs in the order in which they are tried.
 
-    Pods of low priority come first, of equal ones the job created last. Pods of one batch Job
-    follow one another, those of the Job with the most pods that migrate already come first.
+    Pods of low priority come first; of jobs for equal pods the newest comes first. Pods of one
+    batch Job follow one another, and the Job with the most migrating pods comes first.
     """
     newest_first = sorted(jobs, key=_created, reverse=True)
     listed = sort_by_pod(newest_first, pod_of, rank)

@@ -347,7 +347,7 @@ class ClaimManager:
         return waiting
 
     def _known(self, fresh: ClaimInfoState) -> tuple[ClaimInfoState, ClaimInfoState]:
-        """Return the cached state of a claim, or the fresh one, and the fresh one."""
+        """Return the state to use, which is cached or else the fresh one, and the fresh one."""
         for cached in self._claims.values():
             if cached.key != fresh.key:
                 continue

@@ -54,7 +54,7 @@ class ContainerLog:
         self._append(text)
 
     def close(self) -> None:
-        """Write what did not end with a line end."""
+        """Write the last line of each stream if it has no line end."""
         for stream, rest in self._rest.items():
             if rest:
                 self._append(_entry(stream, rest, b"P"))
@@ -78,7 +78,7 @@ class ContainerLog:
             pass  # a full disk: the process must not stop for its log
 
     def _start_again(self) -> None:
-        """Keep the file as that of before, and write to a new one."""
+        """Rename the file to ``.1``, and write to a new one."""
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC
         new = os.open(self._path + ".new", flags, 0o600)
         os.replace(self._path, self._path + ".1")

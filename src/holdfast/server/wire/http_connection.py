@@ -190,8 +190,7 @@ class HttpConnection(RequestHandler):
 def _origin(exception: BaseException | None) -> tuple[object, ...]:
     """Return where an exception was raised.
 
-    Its message may contain data of a client, who could make each message another one and fill the
-    log.
+    Its message may contain data of a client, which could vary it and so fill the log.
     """
     traceback = exception.__traceback__ if exception is not None else None
     while traceback is not None and traceback.tb_next is not None:

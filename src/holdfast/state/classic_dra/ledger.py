@@ -127,7 +127,7 @@ class ClassicLedger:
         return count < MAX_CONSUMERS
 
     def add_in_flight(self, claim: ClassicClaim, uid: str) -> None:
-        """Give a claim that is not shared to a pod before that is written."""
+        """Reserve a claim for a pod before that is written, unless pods share the claim."""
         if not is_shared(claim):
             self._in_flight[claim.uid] = uid
 

@@ -221,7 +221,7 @@ class DeviceShareLedger:
         return self._signatures
 
     def number_in_steps(self) -> Iterator[None]:
-        """Compute them, with pauses in which the world may change."""
+        """Compute the ``signatures``, with pauses in which the world may change."""
         if self._stale or len(self._signatures) != self._node_table.capacity:
             self._renumber_if_necessary()
         while (
@@ -239,9 +239,9 @@ class DeviceShareLedger:
         return len(self._states)
 
     def cases(self, with_class: Sequence[int], rows: Any = slice(None)) -> NDArray[np.int64]:
-        """Return a number by row: equal ones have equal states, and list the same resources or not.
+        """Return a number for each row: equal rows have equal states and list the same resources.
 
-        ``with_class`` are resources that a DeviceClass serves on nodes that have none of them.
+        ``with_class`` are resources that a DeviceClass serves on nodes that do not list them.
         """
         found: NDArray[np.int64] = self.signatures()[rows].astype(np.int64)
         for resource in with_class:
@@ -275,7 +275,7 @@ class DeviceShareLedger:
         return self._number(self._inventory_of.get(node, 0), used)
 
     def unused_signature(self, signature: int) -> int:
-        """Return the number of the same devices with nothing of them used."""
+        """Return the number of the state in which nothing of the same devices is used."""
         if signature == NO_DEVICE:
             return NO_DEVICE
         return self._number(self._inventories.id(self.state(signature).inventory), UNUSED)
@@ -289,9 +289,9 @@ class DeviceShareLedger:
         return found
 
     def has_devices(self, node: str) -> bool:
-        """Return whether devices of a node are allocated here.
+        """Return whether a node has a Device, or pods that use devices of a deleted one.
 
-        They are not without a Device object, unless pods have devices of one that was deleted.
+        Otherwise its device plugin allocates devices, and not the scheduler.
         """
         return node in self._inventory_of or node in self._holders
 
@@ -409,7 +409,7 @@ class DeviceShareLedger:
             self._enter_acting(uid, node, self._written[uid])
 
     def _consistent(self, use: DeviceUse, node: str, *, by_bytes: bool) -> DeviceUse:
-        """Return what a pod uses, without more memory of a GPU than its part of that GPU has."""
+        """Return what a pod uses, with the memory of each GPU limited to the pod's share of it."""
         return consistent_use(use, self._inventory(node), by_bytes=by_bytes)
 
     def _upsert_reservation(self, reservation: Reservation) -> None:

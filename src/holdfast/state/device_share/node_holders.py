@@ -67,7 +67,7 @@ class NodeHolders:
         return bool(self.pods or self.reservations)
 
     def hold_without(self, removed: Collection[str]) -> bool:
-        """Return whether anything is held by others than these pods."""
+        """Return whether a reservation, or a pod other than these, holds anything."""
         return bool(self.reservations) or any(uid not in removed for uid in self.pods)
 
     def add_pod(self, uid: str, holder: DeviceHolder, claimant: Claimant = LATEST) -> list[str]:
@@ -119,7 +119,7 @@ class NodeHolders:
         ]  # fmt: skip
 
     def _beside(self, own: str, parts: Mapping[str, DeviceUse]) -> DeviceUse:
-        """Return what an owner of a reservation, "" for none, cannot have."""
+        """Return what others have, so that owners of a reservation ("" for none) cannot."""
         taken = [parts.get("", UNUSED), parts.get(own, UNUSED) if own else UNUSED]
         for uid, reserved in self.reservations.items():
             if uid != own and uid not in self.yielding:
@@ -139,7 +139,7 @@ class NodeHolders:
     def remaining(
         self, reservation: str, removed: Collection[str] = (), added: Sequence[DeviceHolder] = ()
     ) -> DeviceUse:
-        """Return what owners may still take of a reservation; pods may leave and come before."""
+        """Return what owners may still take of a reservation, as if pods were removed and added."""
         reserved = self.reservations.get(reservation)
         if reserved is None:
             return UNUSED
@@ -158,7 +158,7 @@ class NodeHolders:
         added: Sequence[DeviceHolder] = (),
         lent: Collection[str] = (),
     ) -> DeviceUse:
-        """Return what pods use and reservations keep, as if some pods left and others came.
+        """Return what pods use and reservations keep, as if pods were removed and added.
 
         What remains of the reservations in ``lent`` is left out: it is free for the pod in view.
         """

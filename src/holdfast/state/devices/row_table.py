@@ -222,9 +222,9 @@ class RowTable:
             self._cursor = seq
 
     def _collect_wider_changes(self) -> None:
-        """Mark all rows as stale after a change of slices or capacity, else all keys.
+        """Mark all rows as stale after a change of slices or capacity, otherwise all keys.
 
-        Then devices of pools that nodes share have changed.
+        Keys are marked because devices of pools that nodes share have changed.
         """
         nodes = self._nodes
         slices, devices = self._inventory.node_pools.slice_changes, nodes.epochs[Epoch.DEVICES]
@@ -249,7 +249,7 @@ class RowTable:
     ) -> Generator[None, None, Node | None]:
         """Evaluate the selectors for pools that the table has not seen, with pauses.
 
-        Return the node of the row then, for whose pools, as they are now, nothing is left.
+        Return the node that the row has afterwards: for its pools all selectors were evaluated.
         """
         while (node := self._nodes.nodes[row]) is not None and not self._is_selected(node):
             pools = self._inventory.node_pools.of(node)

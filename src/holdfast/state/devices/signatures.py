@@ -43,7 +43,7 @@ _WORK_OF_PART = 20
 
 @dataclass(slots=True)
 class _PoolState:
-    """What a search depends on in one pool: the part that is constant, and all of it, as numbers.
+    """The state of one pool: ``constant`` is the number of what never changes, ``number`` of all.
 
     ``values`` are the constraint values of its devices, in the order of their numbers. ``used`` are
     the positions of the devices of which it matters whether they are allocated.
@@ -247,7 +247,7 @@ class SignatureBuilder:
 
 
 def _usage(pool: Pool, positions: Iterable[int], allocated_devices: AllocatedDevices) -> Hashable:
-    """Return what is allocated of those of these devices that are not free."""
+    """Return position and use of each of these devices that is not free."""
     sharing, consuming = allocated_devices.shared, allocated_devices.consumed
     used: list[Hashable] = []
     for index in positions:

@@ -110,7 +110,7 @@ class NumaLedger:
         return self._signatures
 
     def number_in_steps(self) -> Iterator[None]:
-        """Compute them, with pauses in which the world may change."""
+        """Compute the ``signatures``, with pauses in which the world may change."""
         self._renumber_if_necessary()
         while len(self._stale) > _NODES_A_STEP and len(self._signatures) == self._nodes.capacity:
             yield
@@ -193,7 +193,7 @@ class NumaLedger:
         return _CPU_ONLY if on.bound else frozenset()
 
     def trials_of(self, pod: PodInfo, request: NumaRequest) -> PodTrials:
-        """Return the trials of a pod, which other pods that ask for the same may share."""
+        """Return the trials of a pod; pods with the same request may share them."""
         options = self.options.get(pod.scheduler_name, _DEFAULTS)
         return PodTrials(self, request, pod, options.trial)
 
@@ -312,7 +312,7 @@ class NumaLedger:
         self._forget_if_empty(name)
 
     def _note_row(self, name: str) -> None:
-        """Compute the signature of a node again if it may have another row than before."""
+        """Note that a signature must be computed again if the node may have another row."""
         row = self._nodes.row_of.get(name)
         known = 0 if row is None or row >= len(self._signatures) else self._signature_at[row]
         if known or name in self._on_node:

@@ -53,7 +53,7 @@ class NumaOptions(NamedTuple):
 
 
 def request_of(pod: PodInfo, resources: ResourceNames, default_bind_policy: str) -> NumaRequest:
-    """Return what a pod asks; raise BadRequest for a malformed annotation."""
+    """Return the CPUs and NUMA nodes that a pod requests; raise BadRequest if malformed."""
     amounts = {resources[id_]: amount for id_, amount in pod.request if id_ != PODS}
     return read_request(
         pod.labels,
@@ -116,7 +116,7 @@ class PodTrials:
         return _try_with(Situation(self.request, state, offer, self._options), _frozen(provided))
 
     def provided_states(self) -> NDArray[np.int64]:
-        """Return a number by row: equal ones have equal hints of others, without a reservation."""
+        """Return a number for each row: equal rows get equal hints, without a reservation."""
         found = np.zeros(self.ledger.signatures().shape, np.int64)
         for provider in self.ledger.hint_providers:
             states = provider.states(self._pod)

@@ -147,7 +147,7 @@ class BookingAllocator:
         return handle
 
     def _check_node(self, booking: Booking) -> None:
-        """Raise Unsuitable if the inventory of a booking goes, as that of a deleted node does."""
+        """Raise Unsuitable if the inventory of a booking is being deleted, as with its node."""
         inventory = self._store.bookings.inventory(booking.pool)
         if inventory is not None and inventory.is_deleted:
             raise Unsuitable(f"node {booking.pool}: its NodeInventory is being deleted")

@@ -170,7 +170,7 @@ class Bookings:
             yield from self.on_pool(pool).values()
 
     def fits_still(self, booking: Booking) -> bool:
-        """Return whether what a claim has is free but for that claim."""
+        """Return whether no other claim has the devices of a booking."""
         inventory = self.inventory(booking.pool)
         if inventory is None:
             return False
@@ -183,7 +183,7 @@ class Bookings:
         return True
 
     def is_stored(self, booking: Booking) -> bool:
-        """Return whether the NodeInventory has a booking, and as much of its allocation."""
+        """Return whether the NodeInventory has a booking, with the same steps of its allocation."""
         inventory, claim = self.inventory(booking.pool), booking.claim
         stored = None if inventory is None else inventory.status.allocated.get(booking.uid)
         if stored is None or (stored.devices, stored.shares) != (claim.devices, claim.shares):

@@ -156,7 +156,7 @@ class InventoryStore:
         return await self._send(pool, lambda found: _bookings_patch(found, allocated), "status")
 
     async def _patch_finalizers(self, pool: str, finalizers: list[str]) -> bool:
-        """Write finalizers; returns the same."""
+        """Write finalizers; return False as ``_patch`` does."""
         change = {"op": "add", "path": "/metadata/finalizers", "value": finalizers}
         return await self._send(pool, lambda _found: [change])
 

@@ -186,12 +186,12 @@ class CandidateSearch:
     # --- rows for which the columns are exact ---------------------------------------------------
 
     def _exact(self) -> Bools:
-        """Return the rows of these for which the columns are exact."""
+        """Return the tried rows for which the columns are exact."""
         tried = self._tried()
         return tried if self._inexact is None else tried & ~self._inexact
 
     def _passing(self) -> Bools:
-        """Return the rows of these that pass all filters but those in the columns."""
+        """Return the exact rows that pass all filters except those in the columns."""
         if self._fits is None:
             fits = self._exact()
             rejection = self._rejection
@@ -253,7 +253,7 @@ class CandidateSearch:
         return counts
 
     def _bits(self, columns: DryRunColumns, plan: NodeFilter) -> int:
-        """Return the bits of what may be short that belong to this filter."""
+        """Return the bits of the shortages that belong to this filter."""
         if plan is self._resource_plan:
             return columns.requirements.resource_bits()
         return columns.requirements.limit_bits(*self._limits.ranges[id(plan)])

@@ -103,7 +103,7 @@ class DevicePreemption:
         return budgets
 
     def result(self) -> PostFilterResult | None:
-        """Return whom to evict and the node to nominate; None if preemption does not help."""
+        """Return the pods to evict and the node to nominate; None if preemption does not help."""
         rejection = self._rejection
         if rejection.pre_filter_reject is not None or preemption_refusal(rejection) is not None:
             return None
@@ -270,7 +270,7 @@ class DevicePreemption:
         )
 
     def _free(self, freed: Sequence[FreeableClaim]) -> None:
-        """Deallocate the devices of these claims, and no others: searches in a row free most."""
+        """Deallocate the devices of these claims and of no others."""
         now = {one.claim.uid: one for one in freed}
         for uid in self._freed.keys() - now.keys():
             for result in self._freed[uid].results:

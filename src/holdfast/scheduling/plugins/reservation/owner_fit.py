@@ -166,7 +166,10 @@ def fit_owner(
 
 
 def _options(owner: OwnerRequest, change: PodChange) -> tuple[Bools, Bools, Bools]:
-    """Ask other plugins: excluded reservations, rows without, rows where nothing can help."""
+    """Ask other plugins about the reservations.
+
+    Return the excluded ones, the rows that pass without one, and the rows that can never pass.
+    """
     match, options = owner.match, owner.options
     if options is None:
         none = np.zeros(len(match.rows), np.bool_)

@@ -119,7 +119,7 @@ class PreAllocationPlan(ReservePodPlan, ReservationAllocator, NodeScorer):
         )
 
     def filter(self, rows: AnyRows, change: PodChange = NO_CHANGE) -> Verdicts:
-        """Reject rows where the resources of pods do not suffice; on others it may wait."""
+        """Reject rows where the resources of pods do not suffice; it may wait on other rows."""
         found: Verdicts = self.row_results().verdicts[rows].copy()
         if change:
             for position, row in change.positions_in(rows):
@@ -166,7 +166,7 @@ class PreAllocationPlan(ReservePodPlan, ReservationAllocator, NodeScorer):
         return ReservePodPlan.reserve(self, placement)
 
     def unreserve(self, placement: Placement) -> None:
-        """Give the pods back."""
+        """Cancel the pre-allocation of the pods."""
         ReservePodPlan.unreserve(self, placement)
         self.reservations.cancel_pre_allocation(placement.pod.uid)
 

@@ -67,7 +67,7 @@ def owner_reasons(owner: OwnerRequest, row: int, change: PodChange = NO_CHANGE) 
 
 
 class RowReasons:
-    """Reasons of rejected rows that other plugins have a say in, for one owner's request.
+    """Reasons of rejected rows for one owner, where other plugins filter reservations too.
 
     Invariant: ``_found`` has the reasons of rows that have not changed after ``_cursor``.
     """
@@ -97,7 +97,7 @@ class RowReasons:
 
 
 def own_reasons(owner: OwnerRequest, rows: Rows) -> Reasons:
-    """Return the reasons of many rejected rows if no other plugin has a say in them."""
+    """Return the reasons of many rejected rows if no other plugin filters reservations."""
     if owner.named:
         # The text has the figures of the one reservation with that name.
         return {row: owner_reasons(owner, row) for row in rows.tolist()}

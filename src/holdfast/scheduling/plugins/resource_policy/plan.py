@@ -151,7 +151,7 @@ class PolicyPlan(NodeFilter, NodeScorer, Tiers, PreemptionRules, Reserver):
     # --- preemption -------------------------------------------------------------------------
 
     def depends_on_pods(self) -> NDArray[np.bool_]:
-        """Return the rows with pods of the group: evicting them makes place in the unit."""
+        """Return the rows with pods of the group: evicting them makes room in the unit."""
         found: NDArray[np.bool_] = self.units.usage.counter.all > 0
         return found
 
