@@ -1,7 +1,9 @@
 """Cached scores of a class of pods: normalized scores, and the rows with the best total.
 
-Normalizing needs the range of the raw scores: the lowest and the highest of the feasible rows. All
-rows are searched for it only when a row at one end of the range has changed.
+Normalizing makes a row's score depend on all other rows: if the highest raw score changes, every
+normalized score does. The caches here tell, from the one row that changed, whether the range is
+still the same. All rows are read again only if a row at one end of the range has changed, or if the
+new score is outside of the range.
 """
 
 from __future__ import annotations
@@ -34,7 +36,8 @@ class NormalizedScore:
     ``node_scope``: raw scores change only when nodes do.
 
     Invariant: if any row is feasible, ``low`` and ``high`` are the lowest and highest raw score of
-    the feasible rows; while they differ, ``_seen_at`` has the raw scores of all rows.
+    the feasible rows; while they differ, ``_seen_at`` has the raw scores of all rows. It is a copy,
+    because ``raw`` belongs to ``RowResults``, which has overwritten a row's previous score already.
     ``may_move_range`` and ``many_may_move_range`` return True whenever the range has changed, and
     possibly when it has not.
     """
@@ -136,9 +139,10 @@ class NormalizedScore:
 class DominantScore(NormalizedScore):
     """A normalized score that outweighs all others together, as Reservation's does for owners.
 
-    Its range changes with every placed pod, and normalizing all rows again is expensive. But one
-    point of it outweighs all other scores together: if the best rows lead by enough, only they are
-    compared, and nothing is normalized.
+    Its range changes with every owner that is placed, because the owner uses up a part of the best
+    reservation. As a part of the totals it would make all of them outdated, so it is left out. But
+    one point of it outweighs all other scores together: if the best rows lead by enough, only they
+    are compared, and nothing is normalized.
 
     Invariant: ``_counts`` has the number of feasible rows per raw score, ``_seen_at`` the raw score
     of each feasible row; ``_others`` is an upper bound for the sum of all other scores of a row.
@@ -215,6 +219,7 @@ class DominantScore(NormalizedScore):
         if known is None:
             if len(self._known) >= _MOST_KNOWN:
                 self._known.clear()
+            # Normalized scores are rounded, so a higher raw score may not lead at all.
             next_best, best = self._normalize(np.array(key[1:]), self.low, high).tolist()
             known = self._known[key] = self.weight * (best - next_best) > self._others
         return known
@@ -232,9 +237,10 @@ class DominantScore(NormalizedScore):
 class BestRows:
     """The highest total and the rows that have it; ``best_total`` is None if they are not known.
 
-    Most placements change one row, which usually leaves the set of best rows; finding the set again
-    would mean reading all totals. A removed row is replaced by the last one of the list: the order
-    does not matter, because the choice among them is uniform.
+    A placement makes the chosen row worse, so it usually leaves the set, and the others stay.
+    Finding the set again would mean reading all totals. A heap would not help: the choice is
+    uniform among all rows of the best total, not the first of them. A removed row is replaced by
+    the last one of the list, for the same reason: their order does not matter.
 
     Invariant: unless ``best_total`` is None it is the highest total, ``rows`` has every row with
     that total once, and ``_position`` has the index of each of them in ``rows``.

@@ -1,4 +1,11 @@
-"""The rows on which a pod can run, and the filters that are called for every pod."""
+"""The rows on which a pod can run, and the filters that are called for every pod.
+
+Which rows such a filter gets decides how long an attempt takes. A search for devices costs up to
+the filter timeout for each state of a node. When it got all rows, also those that other filters
+reject, a claim that timed out on many states cost that time for each of them. So it gets only rows
+that passed the filters before it, as upstream (``_passed_before``), and ends at its first error.
+``engine.preparation`` searches the same rows (``rows_before``).
+"""
 
 from __future__ import annotations
 
@@ -24,12 +31,15 @@ class Feasible(NamedTuple):
     """The rows on which a pod can run.
 
     ``outcomes`` is the list ``pod_class.outcomes`` itself, unless a plugin that is asked for every
-    pod has a plan for it. ``is_of_class``: none of these plans has a say in where the pod goes, so
-    rows and scores of the class are the pod's. ``mask`` is None while it equals
-    ``pod_class.feasible_mask``; ``remaining`` has it too, if that is kept. ``preselected_row`` is
+    pod has a plan for it. ``is_of_class``: none of these plans affects the choice of a node, so the
+    rows and scores of the class are those of the pod. ``mask`` is None while it equals
+    ``pod_class.feasible_mask``; ``remaining`` has it, too, if it is cached. ``preselected_row`` is
     the row of the node that the pod is nominated to, if that is feasible: it is chosen without
-    scoring. ``whole_class`` is set if only the best tier of that class was evaluated: then these
-    are its feasible rows (``all_tiers``).
+    scoring. ``whole_class`` is set if only the best tier of that class was evaluated; ``all_tiers``
+    returns the rows of the others, too.
+
+    Most pods need no array for all this: an unset mask stands for that of the class, and rows are
+    listed only when they are read.
     """
 
     pod: PodInfo
@@ -121,7 +131,8 @@ def run_filters_per_pod(found: Feasible) -> tuple[Feasible, str]:
     """
     parts = found.pod_class.parts
     if parts.accepts_slices and found.is_of_class:
-        # A slice of all rows is cheaper than selected rows, and these plugins return no errors.
+        # An index array copies every column that a filter reads, a slice copies none. These plugins
+        # return no errors, so rows that another filter rejects may be evaluated, too.
         all_rows = slice(0, found.view.nodes.size)
         remaining = found.pod_class.remaining_after(
             [p.filter(all_rows) for p in parts.filters_per_pod]
@@ -132,7 +143,11 @@ def run_filters_per_pod(found: Feasible) -> tuple[Feasible, str]:
 
 
 def _run_in_order(found: Feasible) -> tuple[NDArray[np.bool_] | None, str]:
-    """Return the mask of the rows that remain, and an error or ""."""
+    """Return the mask of the rows that remain, and an error or "".
+
+    None instead of a mask that leaves all rows of the class: then ``rank`` uses the cached best
+    rows. A decision for one device fell from 165 to 140 µs with this and counted devices.
+    """
     only = _only_filter(found)
     size, error = found.view.nodes.size, ""
     if only is not None:
@@ -211,7 +226,8 @@ def _filters_with_rows(
 def _passed_before(found: Feasible, outcome: PreFilterOutcome) -> NDArray[np.bool_]:
     """Return a mask of the rows that pass all kept filters before this one in filter order.
 
-    Rows that only later filters reject are included: an error of this filter there counts.
+    Rows that only later filters reject are included. Upstream runs this filter there, and its error
+    fails the attempt, so leaving the rows out would schedule a pod that kube-scheduler does not.
     """
     size = found.view.nodes.size
     mask = found.pod_class.feasible_mask[:size]

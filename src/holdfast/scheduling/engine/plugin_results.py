@@ -48,8 +48,9 @@ class PreFilterOutcome:
 
     ``filters``, ``scores`` and ``tiers`` tell whether the plan does so for this pod. ``level`` is
     what may be used again; at ROWS ``row_results`` has verdicts and raw scores. ``versions`` are
-    those of the plugin's epochs, last compared at ``stamp``. The plan may consider the outcomes
-    ``combined``, the first of which is the plugin's own.
+    those of the plugin's epochs, last compared at ``stamp``: while that is the stamp of all epochs,
+    the versions need not be compared. The plan may consider the outcomes ``combined``, the first of
+    which is the plugin's own.
     """
 
     __slots__ = ("allowed_rows", "combined", "filters", "level", "methods", "plan", "reject",
@@ -88,13 +89,13 @@ class PreFilterOutcome:
 
     @property
     def decides(self) -> bool:
-        """Whether it has a say in where the pod goes; a plan that only reserves has none."""
+        """Whether it affects the choice of a node; a plan that only reserves does not."""
         says = self.filters or self.scores or self.tiers or self.methods.pre_scores
         return says or self.reject is not None or self.allowed_rows is not None
 
     @property
     def only_pre_scores(self) -> bool:
-        """Whether the plan looks at the feasible rows of the pod and does not score them."""
+        """Whether the plan reads the feasible rows in ``pre_score``, but does not score them."""
         asked = self.level is _NOTHING and not self.skip
         return asked and self.methods.pre_scores and not self.scores
 
@@ -135,7 +136,10 @@ def run_pre_filter(
 
 
 def call_pre_filter(use: PluginUse, pod: PodInfo, view: View) -> PodPlan | Skip | Reject:
-    """Call a plugin's ``pre_filter``, counted and measured."""
+    """Call a plugin's ``pre_filter``, counted and measured; raise WrongPlan for other results.
+
+    A plugin that forgot to return would be taken for one that skips the pod, and filter nothing.
+    """
     use.pre_filtered[0] += 1
     result: PodPlan | Skip | Reject
     if use.meter.on:
@@ -184,6 +188,9 @@ class RowResults:
 
     Invariant: while ``cursor`` is the end of the journal, both are what ``filter`` and ``score``
     return now for every node.
+
+    Classes share it, so it may be ahead of the class that refreshes it. Then ``refresh_row`` of one
+    changed row is not enough, and its ``cursor`` must be that of the class.
     """
 
     __slots__ = (
@@ -241,7 +248,10 @@ class RowResults:
         self._refresh_rows(stale)
 
     def score_range(self) -> tuple[float, float]:
-        """Return the lowest and highest raw score of all rows, feasible or not."""
+        """Return the lowest and highest raw score of all rows, feasible or not.
+
+        If they are equal, every class has this range, and none has to select its feasible rows.
+        """
         assert self.raw is not None
         if self._score_range is None or self._score_range[0] != self.cursor:
             raw = self.raw[: self._nodes.size]

@@ -1,9 +1,10 @@
 """Run the PostFilter plugins for a rejected pod; tier by tier if a plugin wants that.
 
-With ``Tiers.preempts_before_next_tier`` preemption is tried in a tier before the next one: a pod
-that fits only on rows of a lower tier is not placed there if preemption helps in a better tier: it
+With ``Tiers.preempts_before_next_tier`` preemption is tried in a tier before the next one. A pod
+that fits only on rows of a lower tier is not placed there if preemption helps in a better one: it
 is nominated there, and waits while its victims terminate. If preemption helps in no better tier,
-the pod is placed. A pod that fits nowhere is nominated in the best tier where it helps.
+the pod is placed in the same attempt. A pod that fits nowhere is nominated in the best tier where
+preemption helps.
 """
 
 from __future__ import annotations
@@ -191,6 +192,8 @@ def run_post_filter_plugins(
                 plugin.name, Point.POST_FILTER, plugin.post_filter, rejection, view
             )
         if result.unless_cheaper and proposal is None:
+            # While the first success ended PostFilter, an important user of a device was evicted
+            # although a cheap pod on another node only used CPU (decision 0032).
             proposal = result
             continue
         results.append(result)

@@ -21,7 +21,7 @@ from holdfast.state.columns.pod_info import PodInfo
 
 TierNumbers = NDArray[np.int64]
 SHIFT = 2**31
-"""Added to priorities, so that an additional victim never costs less."""
+"""Added to priorities, which may be negative: an additional victim must never lower the sum."""
 NEVER = "preemption: not eligible due to preemptionPolicy=Never."
 VICTIM_TERMINATING = "preemption: not eligible due to a terminating pod on the nominated node."
 
@@ -31,7 +31,9 @@ class PreemptionCost(NamedTuple):
 
     Violated budgets, the highest priority, the sum of priorities, the number of victims, the rank
     of the row's tier, and minus the earliest start among the victims of highest priority: a later
-    start is better. All but the tier are upstream's, in its order; without tiers it is 0.
+    start is better. All but the tier are upstream's, in its order; without tiers it is 0. The tier
+    comes before the start because start times differ almost always: after them it would decide
+    nothing (decision 0029).
     """
 
     violations: int

@@ -9,7 +9,12 @@ Most pods need none of this, and asking all plugins cost 8 of the 100 µs of a p
 ``needs_no_step`` remembers the classes for which no plugin had anything to do, until an epoch
 changes. Whether the PostFilter plugins will run, which is what preemption is prepared for, takes a
 run of the filters. That is remembered, too: if n rows were feasible for a pod, an equal one fits
-until n rows have changed, or an eighth of n where a filter reads more than its row.
+until n rows have changed, or an eighth of n where a filter reads more than its row. With that, a
+basic pod next to pods of lower priority pays 0.5 µs for the question.
+
+It is prepared at all because the first preemption of a process ranked all pods inside its cycle:
+275 ms for 150,000 pods, 480 with budgets. Ranks for every pod that could preempt would be worse:
+clusters that never preempt would pay, and each preemption makes them outdated (decision 0031).
 """
 
 from __future__ import annotations
@@ -33,14 +38,16 @@ from holdfast.state.columns.pod_info import PodInfo
 
 _MAX_KNOWN = 4096
 _ROWS_OF_A_CHANGE = 8
-"""How many rows one changed row may make infeasible, where a filter reads other rows: a guess."""
+"""How many rows one changed row may make infeasible, where a filter reads other rows: a guess. If
+it is too high, filters run in vain; if too low, a preemption takes long in its cycle, once."""
 
 
 def needs_no_step(profile: Profile, view: View) -> bool:
     """Return whether the cycle of a pod can begin at once; False if that is not known."""
     if view.pod.excess or not view.nodes.row_of:
         return True  # no plugin is called for it
-    # The key of a class has the pod's reservations, so finding them comes first.
+    # The key of a class has the pod's reservations, so finding them comes first. With 300 terms of
+    # affinity and 2,000 reservations it took 33 s in one step.
     if view.world.reservations.match_in_steps(view.pod) is not None:
         return False
     if not decision_cache(profile, view.world).is_prepared(view):
@@ -49,9 +56,14 @@ def needs_no_step(profile: Profile, view: View) -> bool:
 
 
 def prepare_in_steps(profile: Profile, pod: PodInfo, world: World, now: float) -> Iterator[None]:
-    """Compute what the cycle of a pod will read, with pauses in which the world may change."""
+    """Compute what the cycle of a pod will read, with pauses in which the world may change.
+
+    So after each part a new view is made: one from before a pause may have outdated reservations.
+    What was computed before a pause may be outdated, too, so the caller repeats all of this until a
+    run needs no pause.
+    """
     if pod.excess or not world.nodes.row_of:
-        return  # no plugin is called for it
+        return  # no plugin may see a pod whose lists are too long
     view = profile.view(pod, world, now)
     steps = world.reservations.match_in_steps(pod)
     idle = steps is None
@@ -121,7 +133,11 @@ def _spec_of(view: View) -> tuple[object, ...]:
 
 
 def _is_known_to_fit(profile: Profile, view: View) -> bool:
-    """Return whether pods of this spec still fit; nominated pods need a run of the filters."""
+    """Return whether pods of this spec still fit; nominated pods need a run of the filters.
+
+    A wrong answer is harmless, so the key is shorter than that of a class: it leaves out what
+    plugins read outside of the spec.
+    """
     fit = _fitting(profile, view.world).get(_spec_of(view), view.pod.namespace)
     if fit is None or view.world.nominations:
         return False

@@ -1,7 +1,9 @@
 """Make the rejection of a pod: with one reason for all nodes, or with a reason per row.
 
 The reason of a row is that of the first filter that rejects it. ``FirstRejections`` caches these
-for a class of pods.
+for a class of pods: thousands of equal pods may wait, and each event that may help them is an
+attempt for each of them, in which only a row or two are new. Reasons are counted, not listed, since
+there is one for each of thousands of rows.
 """
 
 from __future__ import annotations
@@ -46,6 +48,8 @@ from holdfast.state.columns.journal import JournalReader
 from holdfast.state.columns.node_table import NodeTable
 
 _MAX_NOMINATED_ROWS = 16
+"""With nominated pods on more rows than this, rejected rows are not filtered again with them: they
+stay rejected, and only their reasons may differ."""
 
 
 def reject_all_nodes(
