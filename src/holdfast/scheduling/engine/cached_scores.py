@@ -67,11 +67,11 @@ class NormalizedScore:
         """Find the range over all feasible rows."""
         low, high = self.row_results.score_range()
         if low != high:
-            found = self.raw[: len(feasible)].compress(feasible)
-            if not len(found):
+            raw = self.raw[: len(feasible)].compress(feasible)
+            if not len(raw):
                 self.low = self.high = UNKNOWN
                 return
-            low, high = float(found.min()), float(found.max())
+            low, high = float(raw.min()), float(raw.max())
         self.low, self.high = low, high
         self.constant = self.weight * float(self._normalize(self.low, self.low, self.high))
         # In a uniform range the previous raw score of a row is known without storing it.
@@ -101,10 +101,10 @@ class NormalizedScore:
     def faults(self, feasible: NDArray[np.bool_]) -> Iterator[str]:
         """Compute the range again and describe what differs."""
         size, name = len(feasible), self.row_results.name
-        found = self.raw[:size][feasible]
-        if not len(found):
+        raw = self.raw[:size][feasible]
+        if not len(raw):
             return
-        low, high = float(found.min()), float(found.max())
+        low, high = float(raw.min()), float(raw.max())
         if (self.low, self.high) != (low, high):
             yield f"{name}: cached range {self.low} to {self.high} is {low} to {high}"
             return
@@ -160,8 +160,8 @@ class DominantScore(NormalizedScore):
     def find_range(self, feasible: NDArray[np.bool_]) -> None:
         """Count the feasible rows per raw score."""
         size = len(feasible)
-        found = self.raw[:size].compress(feasible)
-        values, counts = np.unique(found, return_counts=True)
+        raw = self.raw[:size].compress(feasible)
+        values, counts = np.unique(raw, return_counts=True)
         self._counts = dict(zip(values.tolist(), counts.tolist(), strict=True))
         seen = self.raw.copy()
         seen[:size][~feasible] = INFEASIBLE

@@ -129,8 +129,8 @@ class DecisionCache:
     def faults(self) -> Iterator[str]:
         """Describe what is wrong with the classes that are up to date."""
         for pod_class in self._classes:
-            for found in (pod_class, *pod_class.known_tiers.values()):
-                yield from found.faults()
+            for cached in (pod_class, *pod_class.known_tiers.values()):
+                yield from cached.faults()
 
     def pre_filter(self, plugin: Plugin, pod: PodInfo, view: View) -> PreFilterOutcome:
         """Return the outcome of ``pre_filter`` of a plugin whose scope is not CLUSTER."""
@@ -139,25 +139,25 @@ class DecisionCache:
     def _pre_filter(self, use: PluginUse, pod: PodInfo, view: View) -> PreFilterOutcome:
         epochs = view.nodes.epochs
         key = (use.name, use.plugin.reads(pod, view))
-        found = self._outcomes.get(key)
-        if found is not None and found.stamp == epochs.stamp:
-            return found
+        outcome = self._outcomes.get(key)
+        if outcome is not None and outcome.stamp == epochs.stamp:
+            return outcome
         versions = epochs.of(use.epochs)
-        if found is not None and found.versions == versions:
-            found.stamp = epochs.stamp
-            return found
-        old, found = found, run_pre_filter(use, pod, view, versions)
+        if outcome is not None and outcome.versions == versions:
+            outcome.stamp = epochs.stamp
+            return outcome
+        old, outcome = outcome, run_pre_filter(use, pod, view, versions)
         # After a change of the layout, the first epoch of all, the cached rows are too few. With an
         # equal plan they were kept all the same, and every pod with a shared GPU failed.
         same_layout = old is not None and old.versions[0] == versions[0]
-        if old is not None and same_layout and use.comparable_plans and _equal(old, found):
-            found = old
-            found.versions = versions
-        found.stamp = epochs.stamp
-        if found.reject is None:
-            found.cache_rows(view.nodes)
-            self._outcomes.put(key, found, 4 * _limit(view.nodes.capacity))
-        return found
+        if old is not None and same_layout and use.comparable_plans and _equal(old, outcome):
+            outcome = old
+            outcome.versions = versions
+        outcome.stamp = epochs.stamp
+        if outcome.reject is None:
+            outcome.cache_rows(view.nodes)
+            self._outcomes.put(key, outcome, 4 * _limit(view.nodes.capacity))
+        return outcome
 
     def is_prepared(self, view: View) -> bool:
         """Return whether pods of a class need no preparation, and no epoch has changed since."""
@@ -240,11 +240,11 @@ class DecisionCache:
             if use.level is _NOTHING:
                 outcomes.append(self._asked_per_pod[use.name])
                 continue
-            found = self._pre_filter(use, pod, view)
-            outcomes.append(found)
-            if found.reject is not None:
-                rejected = found
-                if found.reject.code is not Code.UNSCHEDULABLE:
+            outcome = self._pre_filter(use, pod, view)
+            outcomes.append(outcome)
+            if outcome.reject is not None:
+                rejected = outcome
+                if outcome.reject.code is not Code.UNSCHEDULABLE:
                     break
         return outcomes, rejected
 
@@ -270,16 +270,16 @@ class DecisionCache:
         for i, outcome in enumerate(outcomes):
             if outcome.filters and isinstance(outcome.plan, ReservationAllocator):
                 key = (id(outcome), *map(id, others))
-                found = self._combined.get(key)
-                if found is None:
+                combined = self._combined.get(key)
+                if combined is None:
                     options = ReservationOptions(
                         [p.plan for p in others if isinstance(p.plan, ReservationFilter)],
                         partial(view.world.identified_resources, view.pod),
                     )
-                    found = outcome.considering(outcome.plan.with_options(options), others)
-                    found.cache_rows(view.nodes)
-                    self._combined.put(key, found, 4 * _limit(view.nodes.capacity))
-                outcomes[i] = found
+                    combined = outcome.considering(outcome.plan.with_options(options), others)
+                    combined.cache_rows(view.nodes)
+                    self._combined.put(key, combined, 4 * _limit(view.nodes.capacity))
+                outcomes[i] = combined
         return outcomes
 
     def _node_mask(self, outcomes: list[PreFilterOutcome], view: View) -> NodeFilterMask:
@@ -291,11 +291,11 @@ class DecisionCache:
             if p.allowed_rows is not None and p.level is not _NOTHING
         ]
         key = (*map(id, cached), *map(id, allowed))
-        found = self._node_masks.get(key)
-        if found is None:
-            found = NodeFilterMask(view.nodes, cached, allowed)
-            self._node_masks.put(key, found, 4 * _limit(view.nodes.capacity))
-        return found
+        mask = self._node_masks.get(key)
+        if mask is None:
+            mask = NodeFilterMask(view.nodes, cached, allowed)
+            self._node_masks.put(key, mask, 4 * _limit(view.nodes.capacity))
+        return mask
 
 
 class TwoQueueCache(Generic[V]):
@@ -329,14 +329,14 @@ class TwoQueueCache(Generic[V]):
 
     def get(self, key: Hashable) -> V | None:
         """Return the value of a key, or None; the value becomes frequent."""
-        found = self.frequent.get(key)
-        if found is not None:
+        value = self.frequent.get(key)
+        if value is not None:
             self.frequent.move_to_end(key)
-            return found
-        found = self._new.pop(key, None)
-        if found is not None:
-            self.frequent[key] = found
-        return found
+            return value
+        value = self._new.pop(key, None)
+        if value is not None:
+            self.frequent[key] = value
+        return value
 
     def put(self, key: Hashable, value: V, most: int) -> None:
         """Store a value, replacing that of the same key; at most ``most`` frequent values stay."""

@@ -108,7 +108,7 @@ class DisruptionBudgets:
         allowed = np.array([s.allowed for s in self.statuses] + [2**31], np.int64)
         counts = np.zeros((lower.shape[1], no_budget + 1), np.int32)
         at = np.arange(lower.shape[1])
-        found = np.zeros_like(lower)
+        violating = np.zeros_like(lower)
         memberships = self._memberships(no_budget)
         any_disrupted = any(s.disrupted for s in self.statuses)
         for rank in range(len(lower)):
@@ -119,8 +119,8 @@ class DisruptionBudgets:
                     self._skip_disrupted(ranked, rows, rank, budget, counted)
                 count = counts[at, budget] + counted
                 counts[at, budget] = count
-                found[rank] |= counted & (count > allowed[budget])
-        return found if found.any() else None
+                violating[rank] |= counted & (count > allowed[budget])
+        return violating if violating.any() else None
 
     def _memberships(self, no_budget: int) -> NDArray[np.intp]:
         """Return the budgets of each set: [position in the set, set], padded."""
@@ -134,14 +134,14 @@ class DisruptionBudgets:
         if changed > _MANY_CHANGED:
             return np.ones(size, np.bool_)
         sets = ranked.values_of(*self._sets_of_pods).columns()[:, :size]
-        found = np.zeros(size, np.bool_)
+        affected = np.zeros(size, np.bool_)
         for i, (old, new) in enumerate(zip(before, self.statuses, strict=True)):
             if old == new:
                 continue
             there = np.count_nonzero(_table(self._sets, i)[sets], axis=0)
             disrupted_changed = old.disrupted != new.disrupted
-            found |= there > (0 if disrupted_changed else min(old.allowed, new.allowed))
-        return found
+            affected |= there > (0 if disrupted_changed else min(old.allowed, new.allowed))
+        return affected
 
     def _skip_disrupted(
         self,
@@ -163,8 +163,8 @@ class DisruptionBudgets:
         if not pod.labels:
             return 0
         key = (pod.namespace, *map(pod.labels.get, self._keys))
-        found = self._set_of.get(key)
-        if found is None:
+        number = self._set_of.get(key)
+        if number is None:
             members = tuple(
                 i
                 for i, (namespace, selector) in enumerate(self._selectors)
@@ -174,8 +174,8 @@ class DisruptionBudgets:
                 self._sets.append(members)
             if len(self._set_of) >= _MAX_KNOWN:
                 self._set_of.clear()
-            found = self._set_of[key] = self._sets.index(members)
-        return found
+            number = self._set_of[key] = self._sets.index(members)
+        return number
 
 
 def _table(sets: Sequence[tuple[int, ...]], budget: int) -> Bools:

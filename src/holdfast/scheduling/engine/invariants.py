@@ -50,10 +50,10 @@ def _wrong_sums(world: World) -> list[str]:
     for name, row in nodes.row_of.items():
         expected = sum_of(nodes.pods_on(row).values()) + held_beside_owners(world.reservations, row)
         for resource in range(nodes.requested.shape[0]):
-            found = int(nodes.requested[resource, row])
-            if found != expected[resource]:
+            requested = int(nodes.requested[resource, row])
+            if requested != expected[resource]:
                 what = nodes.resources[resource]
-                sums = f"{found}, but its pods and reservations add up to {expected[resource]}"
+                sums = f"{requested}, but its pods and reservations add up to {expected[resource]}"
                 problems.append(f"{name}: requested {what} is {sums}")
     return problems
 

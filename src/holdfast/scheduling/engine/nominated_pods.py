@@ -53,12 +53,12 @@ class NominatedInSets:
 
     def verdicts(self, plan: NodeFilter) -> Verdicts:
         """Return a filter's verdicts of all rows with these pods added; computed once."""
-        found = self._verdicts.get(id(plan))
-        if found is None:
+        verdicts = self._verdicts.get(id(plan))
+        if verdicts is None:
             rows = self._nodes.rows
-            found = self._verdicts[id(plan)] = np.zeros(self._nodes.size, np.int8)
-            found[rows] = plan.filter(rows, self.change)
-        return found
+            verdicts = self._verdicts[id(plan)] = np.zeros(self._nodes.size, np.int8)
+            verdicts[rows] = plan.filter(rows, self.change)
+        return verdicts
 
 
 def run_filter_plugins(
@@ -221,12 +221,12 @@ class NominatedPodFilter:
         if not self._journal_reader.current:
             return
         rows = range(self._world.nodes.size)
-        found = [(row, self.statuses.at(row), self.status(row)) for row in rows]
-        found += [
+        checked = [(row, self.statuses.at(row), self.status(row)) for row in rows]
+        checked += [
             (row, cached, self._filter_row(row))
             for row, cached in self._infeasible_statuses.items()
         ]
-        for row, cached, expected in found:
+        for row, cached, expected in checked:
             if cached != expected:
                 yield f"row {row} with nominated pods: cached {cached}, computed {expected}"
 

@@ -106,10 +106,10 @@ class PreFilterOutcome:
 
     def considering(self, plan: PodPlan, others: Sequence[PreFilterOutcome]) -> PreFilterOutcome:
         """Return the same with a plan that considers other outcomes."""
-        found = copy(self)
-        found.plan, found.row_results = cast("CyclePlan", plan), None
-        found.combined = (self, *others)
-        return found
+        outcome = copy(self)
+        outcome.plan, outcome.row_results = cast("CyclePlan", plan), None
+        outcome.combined = (self, *others)
+        return outcome
 
     def filter(self, rows: AnyRows) -> Verdicts:
         """Call ``filter`` of the plan, counted and measured."""

@@ -148,16 +148,16 @@ class PodClass:
         tiers = self.parts.tiered.plan.tier_rows() or ()
         known = self.known_tiers
         for rows in tiers:
-            found = known.get(id(rows))
-            if found is None:
+            tier_class = known.get(id(rows))
+            if tier_class is None:
                 # A changed tier is a new array: the classes of former arrays would pile up.
                 if len(known) >= 2 * len(tiers):
                     known.clear()
                 mask = self._node_mask.restricted_to(rows)
-                found = known[id(rows)] = PodClass(
+                tier_class = known[id(rows)] = PodClass(
                     self._profile, self._nodes, self.outcomes, None, mask, in_tier=True
                 )
-            yield found
+            yield tier_class
 
     def nominated_filter(self, world: World, priority: int) -> NominatedPodFilter:
         """Return the kept filters with nominated pods, up to the first one called for every pod.
@@ -183,14 +183,14 @@ class PodClass:
         result is kept while these return the same arrays: a pod that hard spread rejects costs 80
         to 95 µs an attempt instead of 235.
         """
-        found = self._first_rejections
-        if found is None or not all(map(is_, found.verdicts_per_pod, verdicts_per_pod)):
+        rejections = self._first_rejections
+        if rejections is None or not all(map(is_, rejections.verdicts_per_pod, verdicts_per_pod)):
             if self.parts.restricting or len(verdicts_per_pod) != len(self.parts.filters_per_pod):
                 return None
-            found = FirstRejections(self._nodes, self.outcomes, verdicts_per_pod)
-            self._first_rejections = found
-        found.refresh()
-        return found
+            rejections = FirstRejections(self._nodes, self.outcomes, verdicts_per_pod)
+            self._first_rejections = rejections
+        rejections.refresh()
+        return rejections
 
     @property
     def uniform(self) -> bool:

@@ -107,18 +107,18 @@ class Profile:
 
     def plugins_at(self, point: Point) -> Plugins:
         """Return the plugins that are enabled at an extension point, in their order there."""
-        found = self._known.get(point)
-        if found is None:
+        plugins = self._known.get(point)
+        if plugins is None:
             enabled = self.plugins_by_point.get(point, self.plugins)
-            found = self._known[point] = tuple(p for p in enabled if has_point(p, point))
-        return found
+            plugins = self._known[point] = tuple(p for p in enabled if has_point(p, point))
+        return plugins
 
     def plugins_with(self, method: Callable[..., Any]) -> Plugins:
         """Return the plugins that have a method other than the default one."""
-        found = self._known.get(method)
-        if found is None:
-            found = self._known[method] = tuple(p for p in self.plugins if overrides(p, method))
-        return found
+        plugins = self._known.get(method)
+        if plugins is None:
+            plugins = self._known[method] = tuple(p for p in self.plugins if overrides(p, method))
+        return plugins
 
     def reservers(
         self, point: Point, plans: Mapping[str, PodPlan]
@@ -133,8 +133,8 @@ class Profile:
                 names = self._reserving[key] = [
                     name for name in listed if name in plans and plan_has_point(plans[name], point)
                 ]
-            found = [(name, cast("Reserver", plans[name])) for name in names]
-            last = self._reservers[point] = (plans, found)
+            reservers = [(name, cast("Reserver", plans[name])) for name in names]
+            last = self._reservers[point] = (plans, reservers)
         return last[1]
 
     def plugins_for(self, point: Point, plans: Mapping[str, PodPlan]) -> list[Plugin]:

@@ -205,8 +205,8 @@ def _verdicts_in_filter_order(
     cached = {p.use.name: p.row_results.verdicts for p in outcomes if p.row_results is not None}
     rest = (p.use.name for p in outcomes if p.filters and p.row_results is None)
     verdicts = cached | dict(zip(rest, verdicts_per_pod, strict=True))
-    found = [verdicts[p.use.name] for p in in_filter_order(outcomes)]
-    return [of_filter for of_filter in found if of_filter is not None]
+    in_order = [verdicts[p.use.name] for p in in_filter_order(outcomes)]
+    return [of_filter for of_filter in in_order if of_filter is not None]
 
 
 class FirstRejections:

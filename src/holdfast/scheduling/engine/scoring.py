@@ -84,9 +84,9 @@ def weighted_scores(
         return 0.0
     weight = profile.weight(outcome.use.name)
     if outcome.methods.has_score_table:
-        found = outcome.plan.score_table(passed)
-        if found is not None:
-            indexes, table = found
+        indexed_table = outcome.plan.score_table(passed)
+        if indexed_table is not None:
+            indexes, table = indexed_table
             scores: RawScores = (table if weight == 1 else table * weight).take(indexes)
             return scores
     normalized = _normalized(outcome, passed, _raw(outcome, passed))
