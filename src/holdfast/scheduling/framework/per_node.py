@@ -103,7 +103,9 @@ class PerNodePlugin:
     """Write ``fits``, or ``score``, or both; ``args`` are those of the configuration.
 
     The plugin is called for every pod and node, so it may use anything of them. It must be
-    stateless: the same arguments give the same result. ``reads`` makes it faster.
+    stateless: the same arguments give the same result. ``reads`` makes it faster. There is no
+    default for it, because results are cached by row, and a row does not count as changed when only
+    something has changed that the scheduler does not read, such as an annotation.
     """
 
     name: str = ""
@@ -142,12 +144,16 @@ class _PerNodePlan(PodPlan):
 
 
 class _PerNodeFilter(_PerNodePlan, NodeFilter):
-    """Reject the nodes that ``fits`` rejects, as UNSCHEDULABLE, so preemption may help."""
+    """Reject the nodes that ``fits`` rejects, as UNSCHEDULABLE, so preemption may help.
+
+    What the author returns is checked: True, False or "" may mean either.
+    """
 
     def filter(self, rows: AnyRows, change: PodChange = NO_CHANGE) -> Verdicts:
         return np.array([self.filter_row(row, change) for row in self._numbers(rows)], np.int8)
 
     def filter_row(self, row: int, change: PodChange = NO_CHANGE) -> int:
+        # Cached results are computed for all rows, also for those that have no node now.
         rejected = self.nodes.nodes[row] is not None and self._fits(row, change) is not None
         return Code.UNSCHEDULABLE if rejected else Code.PASS
 
@@ -189,7 +195,13 @@ _PLANS: dict[tuple[bool, bool], type[_PerNodePlan]] = {
 
 
 class _Columnar(Plugin):
-    """A per-node plugin that is called with rows."""
+    """A per-node plugin that is called with rows.
+
+    With ``reads`` it depends on the labels of pods, also on those that no selector names. Such a
+    change is not logged for the row; before there was the epoch POD_LABELS, results stayed as they
+    were. Without ``reads`` nothing of the pod may be part of the key of its class: the default
+    result of ``reads`` was, and made a class for each pod.
+    """
 
     def __init__(self, plugin: PerNodePlugin, plan: type[_PerNodePlan]) -> None:
         self.name = plugin.name

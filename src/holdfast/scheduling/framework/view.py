@@ -1,4 +1,11 @@
-"""The world as one pod sees it in one scheduling attempt."""
+"""The world as one pod sees it in one scheduling attempt.
+
+Two pods see different worlds because of reservations. What is reserved for a pod is free for it,
+and the reserve pods of its reservations do not exist for it: no selector counts them, and their
+affinity terms do not apply. Koordinator removes them from a copy of each node before every
+attempt. Here the view subtracts them from counters that all pods share (decision 0007), so a plugin
+that counts the pods of a selector asks the view, not the node table.
+"""
 
 from __future__ import annotations
 
@@ -51,6 +58,9 @@ class View:
 
     Without ``reservations`` no reservation matches, and reserved resources are in use for every
     pod: the profile has no plugin that allocates reservations.
+
+    ``now`` is the only clock of a plugin, so that a decision can be repeated. Plans must not keep
+    the view: they are shared by pods, and it belongs to one.
     """
 
     __slots__ = ("_matched", "_matched_known", "nodes", "now", "pod", "world")
@@ -67,7 +77,11 @@ class View:
 
     @property
     def matched_reservations(self) -> MatchedReservations | None:
-        """The reservations that the pod may use, or None; looked up once."""
+        """The reservations that the pod may use, or None; looked up once.
+
+        The key of the pod's class contains them, so they are looked up before any plugin is called,
+        for every pod. Pods that own none pay one look-up by label.
+        """
         if not self._matched_known:
             self._matched_known = True
             self._matched = self.world.match(self.pod)
@@ -81,7 +95,11 @@ class View:
 
     @property
     def reserved_for_pod(self) -> ReservedForPod | None:
-        """What is reserved for the pod, and so counts as free when nodes are scored, or None."""
+        """What is reserved for the pod, and so counts as free when nodes are scored, or None.
+
+        NodeResourcesFit and BalancedAllocation counted it as taken at first. Koordinator removes
+        matched reservations before it scores, so nodes with one were ranked too low here.
+        """
         return (
             None
             if self.matched_reservations is None
@@ -90,7 +108,10 @@ class View:
 
     @property
     def reserved_key(self) -> Hashable:
-        """A key for ``reserved_for_pod``: pods with different keys may get different scores."""
+        """A key for ``reserved_for_pod``: pods with different keys may get different scores.
+
+        Slots are part of it, because reservations of other sizes may be on the same rows.
+        """
         found = self.matched_reservations
         return None if found is None else (found.rows.tobytes(), found.slots.tobytes())
 

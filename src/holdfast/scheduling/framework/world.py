@@ -2,6 +2,11 @@
 
 The scheduler updates it from informers, ``holdfast explain`` from a file. Pods without a node are
 not part of it, except for nominated ones; finished pods are ignored.
+
+Informers have no common order: a pod may come before its node, or before the reservation that it
+names. So no ledger refuses what it does not know yet. The state after some events must be the same
+whatever their order was; decisions, replicas and restarts depend on it. Where an object makes
+another one readable, the world passes that one to the ledgers again (``_upsert_pods_naming``).
 """
 
 from __future__ import annotations
@@ -49,7 +54,12 @@ if TYPE_CHECKING:
 
 
 class World:
-    """The state of the cluster, for decisions."""
+    """The state of the cluster, for decisions.
+
+    What is done for an event of an object is found once for its type. Asking each ledger by
+    ``isinstance``, which is slow for protocols, was part of what every watch event cost: the events
+    of a pod took 37 µs, now 29.
+    """
 
     def __init__(
         self,
@@ -107,7 +117,11 @@ class World:
         """Caches of decisions and plugins for this world, under keys of their own."""
 
     def _connect_ledgers(self) -> None:
-        """Give ledgers what they need of others: NUMA hints of devices, reports of disputes."""
+        """Give ledgers what they need of others: NUMA hints of devices, reports of disputes.
+
+        Without the hints both ledgers work, and nothing looks wrong: a pod got the CPUs of one NUMA
+        node and a GPU of another, under a policy that forbids that.
+        """
         self.numa.hint_providers = (
             DeviceHints(
                 self.device_share,
@@ -208,7 +222,11 @@ class World:
         self.nodes.forget(uid)
 
     def fork(self) -> World:
-        """Return an independent copy, for simulations and dry runs."""
+        """Return an independent copy, for simulations and dry runs; its caches are empty.
+
+        Everything that changes must be copied: the annotations that ``recorded`` has read first
+        were once shared by both worlds.
+        """
         nodes = self.nodes.fork()
         copy = World(
             nodes,
@@ -289,6 +307,8 @@ class World:
         if pod.finished:
             self._remove_pod(uid)
         elif node:
+            # Before any ledger reads the annotations: a user who may patch a pod of 1m could let it
+            # have all CPUs of its node (decision 0022).
             believed = self.recorded.believed(pod, uid)
             pod_info = self.pod_info(believed)
             self.nominations.clear(uid)
@@ -301,12 +321,14 @@ class World:
             for ledger in self._pod_handlers:
                 ledger.pod_set(pod_info, node)
         else:
+            # Also for pods of other schedulers: what is freed for a nominated pod is left to it.
             self.nominate(self.pod_info(pod))
 
     def _set_acting_pod(self, pod_info: PodInfo, reservation: Reservation | None) -> None:
         """Enter a pod that acts as a reservation; None if it does no longer.
 
-        The ledgers of identities then have it as a reservation instead of as a pod.
+        The ledgers of identities then have it as a reservation instead of as a pod. It stays an
+        ordinary pod in the node table: a label must not protect it from preemption.
         """
         uid, node = pod_info.uid, pod_info.pod.spec.node_name
         known = self.reservations.by_uid.get(uid)
@@ -323,7 +345,10 @@ class World:
             self._upsert_pods_naming(reservation)
 
     def _upsert_pods_naming(self, reservation: Reservation) -> None:
-        """Read pods again that say that they were allocated from a reservation."""
+        """Read pods again that say that they were allocated from a reservation.
+
+        Their annotation could not be believed while the reservation was not known.
+        """
         for pod in self.recorded.waiting_for(reservation.uid):
             self._upsert_pod(pod)
 
