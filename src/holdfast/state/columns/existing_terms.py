@@ -2,6 +2,12 @@
 
 Pods of a Deployment have equal terms, so each distinct term is stored once with the number of its
 pods. Which terms match a pod depends only on its label group and is cached per group.
+
+Tenants decide how many terms there are. While terms were compared in the scheduling cycle, a pod
+with 64 of them stopped all other pods for half a second, with 20,000 pods on nodes. So terms are
+added at the end of lists, each group remembers how many of a list it has been compared with, and
+the rest is compared in steps before the cycle (decision 0020). Terms that name a few namespaces are
+listed by namespace, so that they cost pods of other namespaces nothing.
 """
 
 from __future__ import annotations
@@ -97,7 +103,8 @@ class ExistingTerms:
         self._matched: dict[int, _Matched] = {}
         self.version = 0
         self.idle = 0
-        """The number of terms without pods; they are kept in case such a pod returns."""
+        """The number of terms without pods; they are kept in case such a pod returns. Dropping one
+        drops all that was compared, because the lists get shorter."""
 
     def __bool__(self) -> bool:
         return bool(self._in_order)

@@ -2,7 +2,9 @@
 
 Selectors are matched against groups, not against pods: fifty thousand pods of five hundred
 workloads are five hundred groups. Only *selector keys* count, the label keys that some selector
-uses: the ordinal label of a StatefulSet's pods makes no groups while no selector uses it.
+uses: the ordinal label of a StatefulSet's pods makes no groups while no selector uses it. Waiting
+pods of one group also share the queueing hints: asked for each pod of a StatefulSet, they cost 180
+ms an event with 5,000 pods.
 """
 
 from __future__ import annotations
@@ -59,7 +61,8 @@ class LabelGroups:
         if group is None:
             if len(self._groups) >= self._prune_at:
                 self._groups = {k: v for k, v in self._groups.items() if v.rows}
-                # Not for every further group if all of them have pods.
+                # Not for every further group if all of them have pods: that is quadratic, and
+                # 16,000 pods with a group each took 15 s.
                 self._prune_at = max(_MAX_GROUPS, 2 * len(self._groups))
             group = self._groups[key] = LabelGroup(self._next, namespace, dict(key[1]))
             self._next += 1

@@ -22,6 +22,7 @@ class LabelColumn:
     """One label key: the value id of each row, or ABSENT.
 
     Columns of keys that no node has share one array: selectors may name any number of such keys.
+    With an array each, 16,384 keys of one pod took 300 MB with 1,000 nodes.
     """
 
     __slots__ = ("_identical", "_numbers", "_numeric", "_read", "_shared", "at", "ids", "values")
@@ -63,7 +64,8 @@ class LabelColumn:
     ) -> NDArray[np.int8]:
         """Look up rows in a table of verdicts; answers over all rows are cached.
 
-        The same array is returned again while no domain's verdict changes.
+        The same array is returned again while no domain's verdict changes, so that the engine can
+        compare by identity and keep the rows that remain (``PodClass.remaining_after``).
         """
         if len(table) > _FEW or not isinstance(rows, slice):
             return self.read(table, rows)

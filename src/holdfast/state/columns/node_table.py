@@ -47,7 +47,8 @@ class NodeTable(NodeRows):
 
     Callers report every change; the table reads nothing itself. ``journal`` logs a row at any
     change. ``node_journal`` logs it only if the node changed (labels, taints, flags, added,
-    deleted), so that results which do not depend on pods stay valid after placements.
+    deleted), so that results which do not depend on pods stay valid after placements: with one
+    journal, updating them for the changed row was most of a cycle (decision 0004).
     ``device_journal`` logs the same and what the ledger of devices changes on a node.
     ``mount_journal`` logs rows where a pod with volumes was added or removed; if it has claims, the
     ``mounts`` epoch is increased too. ``order_journal`` logs changed start times and nominations,
@@ -85,7 +86,10 @@ class NodeTable(NodeRows):
         return self._placements.on(row)
 
     def has_pods_below(self, priority: int) -> bool:
-        """Return whether any pod has a lower priority."""
+        """Return whether any pod has a lower priority.
+
+        Without this question, a rejected pod looked for victims on 5,000 full nodes for 44 ms.
+        """
         priorities = self._placements.priorities
         return bool(priorities) and min(priorities) < priority
 
@@ -133,6 +137,7 @@ class NodeTable(NodeRows):
         if placed is not None and (known := placed.pod_info.for_version(pod)) is not None:
             return known
         pod_info = PodInfo.of(pod, self.resources, is_reserve_pod=is_reserve_pod)
+        # Filters read the columns of the request, also those of names that no node has.
         if pod_info.request:
             self._widen_to(pod_info.request[-1][0])
         return pod_info
@@ -141,7 +146,8 @@ class NodeTable(NodeRows):
     def pods_version(self) -> tuple[int, int]:
         """Changes with every change of a pod on a row, even one that no plugin can see.
 
-        Assuming, confirming and annotations are not in the journal; this counts them.
+        Assuming, confirming and annotations are not in the journal; this counts them. Candidates
+        for pre-allocation depend on them, and were outdated when only the journal was compared.
         """
         return self.journal.seq, self._unlogged
 
@@ -321,7 +327,10 @@ class NodeTable(NodeRows):
             self._placements.by_uid[uid].ours = ours
 
     def _is_relabelled(self, was: PodInfo, pod_info: PodInfo, row: int) -> bool:
-        """Return whether labels changed, other than by the node's labels copied to the pod."""
+        """Return whether labels changed, other than by the node's labels copied to the pod.
+
+        Kubernetes copies these to every bound pod: each placement would move an epoch.
+        """
         if was.labels == pod_info.labels:
             return False
         node = self.nodes[row]

@@ -1,7 +1,9 @@
 """The pods of each row by rank, most important first.
 
-Preemption reads this to find victims on all rows at once. Rows that changed are ranked again only
-when ``refresh`` is called, or before in steps.
+Preemption reads this to find victims on all rows at once. Node by node, with one pod and one filter
+at a time, a dry run took half a second a decision on 500 nodes. Rows that changed are ranked again
+only when ``refresh`` is called, or before in steps: clusters that never preempt pay nothing, and
+the first preemption, which ranks all pods, is not done in one step (275 ms for 150,000 pods).
 """
 
 from __future__ import annotations

@@ -1,7 +1,9 @@
 """Rows grouped by topology domain and number of matching pods.
 
 A spread over hosts and one other key gives all rows of a bucket the same score, and five thousand
-rows have about a dozen buckets. So scores are computed per bucket and looked up per row.
+rows have about a dozen buckets. So scores are computed per bucket and looked up per row. This is
+the default spread of every Deployment's pods: scoring and normalizing 5,000 rows took 38 of the 93
+µs of a decision, by bucket it takes 16 of 67.
 """
 
 from __future__ import annotations
@@ -14,7 +16,8 @@ from holdfast.state.columns.journal import Journal
 from holdfast.state.columns.node_labels import LabelColumn
 
 BUCKETS_PER_VALUE = 32
-"""One bucket for each number of matching pods, 0 to 31; rows with more have none."""
+"""One bucket for each number of matching pods, 0 to 31; rows with more have none. A fixed number:
+the bucket of a row that gets a pod is found without looking at other rows."""
 _MAX_BUCKETS = 4096
 """With more buckets than this, scoring rows directly is not slower."""
 
@@ -59,7 +62,7 @@ class RowBuckets:
     def move(self, row: int, before: int, now: int) -> None:
         """Record that the number of matching pods on the row changed."""
         if self._seen != self._journal.seq:
-            return
+            return  # a node changed: ``refresh`` reads all rows again
         self._full += (now >= BUCKETS_PER_VALUE) - (before >= BUCKETS_PER_VALUE)
         bucket = self._first_at[row] + min(now, BUCKETS_PER_VALUE - 1)
         self._rows_at[self._of_at[row]] -= 1

@@ -2,10 +2,12 @@
 
 Assuming replaces the stored volume or claim by a changed one: a volume with a claimRef, a claim
 with a selected node. It lasts until the API server sends a newer version of the object, or until it
-is reverted.
+is reverted. The stored object stays what the server sent: a newer version could not be told from
+our own change otherwise.
 
-The ``volumes`` epoch moves when a field changes that scheduling reads. Attached volumes have
-columns of their own (``attachments``).
+The ``volumes`` epoch moves when a field changes that scheduling reads, because it makes the results
+of every class outdated that reads volumes. Attached volumes have columns of their own
+(``attachments``).
 """
 
 from __future__ import annotations
@@ -174,7 +176,7 @@ class Volumes:
         self._pod_volumes.pop(uid, None)
 
     def revert(self, uid: str) -> None:
-        """Revert the bindings assumed for a pod; none is fine."""
+        """Revert the bindings assumed for a pod; without any, do nothing."""
         if self._pod_volumes.pop(uid, None) is None:
             return
         for volume, (owner, _) in list(self._assumed_volumes.items()):
@@ -297,7 +299,11 @@ class Volumes:
 
 
 def _is_newer(assumed: Object, stored: Object | None) -> bool:
-    """Return whether the API server sent another version since the binding was assumed."""
+    """Return whether the API server sent another version since the binding was assumed.
+
+    Any other version counts: clients may compare resource versions for equality only, and what
+    another program wrote is more recent than what was assumed here.
+    """
     return stored is None or stored.metadata.resource_version != assumed.metadata.resource_version
 
 
