@@ -1,17 +1,22 @@
-"""What is believed of the annotations that record allocations of bound pods.
+"""Decide which annotations that record the allocations of bound pods are believed.
 
-Their writers may be others than the scheduler: the policies of deploy/admission may be absent. So
-an annotation counts as far as it can be true. That is decided when it is first read, and kept
-while the pod is bound: later edits of the pod, of its labels and of owners change nothing. Of a
-pod that this process bound, what it wrote counts.
+Any client may have written them, if the policies of deploy/admission are absent. So an annotation
+counts only as far as it can be true. That is decided when it is first read, and kept while the pod
+is bound: later edits of the pod, of its labels or of owners change nothing. If this process has
+bound the pod, what it wrote then counts.
 
 A reservation counts if the pod is one of its owners, or a candidate that it may pre-allocate. A
-pod in ``status.currentOwners`` is one: it matched when it was bound. A pod may be read before its
-reservation; the decision about it waits. The ledgers limit the amounts by the requests of the pod,
-which may change.
+pod in ``status.currentOwners`` counts as an owner: it matched when it was bound. A pod may be read
+before the reservation that it names; then the decision waits. The ledgers limit the amounts by the
+requests of the pod, which may change.
 
 ``reservation-current-owner`` is believed as it is: it names a pod that may use what another pod of
 its own namespace has.
+
+Without this module a pod of 1m held all CPUs of a node, an edit gave away what a running container
+uses, and a pod of another namespace ended a reservation. Everything is decided here, before any
+ledger sees the pod, so that ledgers, controllers and ``holdfast explain`` cannot disagree (decision
+0022). Nearly all pods have none of these annotations; they pay 0.2 µs an event.
 """
 
 from __future__ import annotations
@@ -107,7 +112,11 @@ class Source(NamedTuple):
         return candidate and labels.get(PRE_ALLOCATABLE) == "true" and self._found(pod)
 
     def _found(self, pod: Pod) -> bool:
-        """Tell whether a pod existed when it was bound: it pre-allocates no others."""
+        """Tell whether a pod existed when it was bound: it pre-allocates no others.
+
+        Any user may give a pod the label of a candidate. A later pod of 1m on that node could claim
+        to be pre-allocated, and the reservation ended.
+        """
         scheduled = self.reservation.condition(SCHEDULED)
         bound = seconds_of(None if scheduled is None else scheduled.last_transition_time)
         created = seconds_of(pod.metadata.creation_timestamp)
@@ -179,7 +188,8 @@ class RecordedAllocations:
     def waiting_for(self, uid: str) -> tuple[Pod, ...]:
         """Return the pods that name a reservation which may accept them now.
 
-        A user may have any number of pods that name it and are refused.
+        A user may have thousands of pods that name it and are refused. Reading one again costs 23
+        µs, so it is done only if what they were refused by has changed (``Source.stamp``).
         """
         pods = self._waiting.get(uid)
         if not pods or (source := self.find(uid)) is None:
@@ -216,7 +226,7 @@ class RecordedAllocations:
         present = {key: text for key in _KEYS if (text := annotations.get(key))}
         if present == record.believed and record.settled:
             return pod
-        # Another component may bind for this process and write keys of its own.
+        # Another component, such as an extender, may bind for this process and write other keys.
         self._decide_identities(record, pod, uid, present, later=record.own and not confirms)
         self._decide_reservations(record, pod, uid, present)
         record.believed = {**record.texts, **_without_refused(record)}

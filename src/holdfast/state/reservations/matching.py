@@ -1,4 +1,14 @@
-"""Find the reservations a pod may use: by owners, affinity, taints and exact match."""
+"""Find the reservations a pod may use: by owners, affinity, taints and exact match.
+
+This is asked for every pod, before its class is known, and nearly all pods own no reservation.
+Their label groups are remembered, so that they pay one look-up and keep 0.89 to 0.94 of the rate
+that they have without reservations (docs/performance.md).
+
+For an owner the costly part is written by the user. A reservation affinity of 300 terms, compiled
+again for each of 2,000 reservations, took 33 s in one step. It is compiled once now and compared in
+steps before the cycle, and what was compared is cached by what decides (``_key``), in space that
+namespaces share (decision 0020).
+"""
 
 from __future__ import annotations
 
@@ -131,7 +141,8 @@ def _find_refusal(
     info, affinity = reservations.at(slot), wishes.affinity
     reservation = info.reservation
     if reservation.metadata.deletion_timestamp is not None:
-        # A terminating reservation accepts no new owner, not even by name.
+        # A terminating reservation accepts no new owner, not even by name. Without this rule a pod
+        # that named it, or tolerated unschedulable, was still given it.
         return ReservationRefusal(RefusalReason.UNSCHEDULABLE)
     if wishes.name:
         # A pod that names the reservation ignores its taints, labels and unschedulable.
@@ -211,7 +222,8 @@ class ReservationMatcher:
         """By key and slot, of pods with requirements."""
         self._version = 0
         self._without_owner: set[int] = set()
-        """Ids of pod kinds that own no reservation; most pods are of such a kind."""
+        """Ids of label groups whose pods own no reservation: most groups. Empty while an owner rule
+        uses anything else than a label, such as the name of a pod."""
 
     def forget(self) -> None:
         """Clear the cache: reservations or their owners changed."""
@@ -225,7 +237,9 @@ class ReservationMatcher:
         if pod_info.is_reserve_pod:
             return self._for_pre_allocation(pod_info)
         if owners_mistake(pod_info.pod) == "":
-            return None  # It acts as a reservation, so it uses none.
+            # It acts as a reservation, so it uses none: it would lend what is reserved for it to
+            # pods that do not own that.
+            return None
         groups: Sequence[OwnerGroup] = ()
         key: Hashable = _IGNORING
         if not ignores_reservations(pod_info):
@@ -334,12 +348,16 @@ class ReservationMatcher:
         return ReservationMatch(key, slots, rows, first, at, self._hide(slots, key))
 
     def _hide(self, slots: Slots, key: Hashable) -> HiddenReservePods:
-        """Return the hidden reserve pods of a match; its users keep a reference to it."""
+        """Return the hidden reserve pods of a match.
+
+        The object stays the same while its content changes: plans and corrected counters refer to
+        it, and computing all of them again for each new reservation would be expensive.
+        """
         found = self._hidden_pods.get(key)
         if found is None:
             if len(self._hidden_pods) >= _MOST_MATCHES:
                 self._hidden_pods.clear()
-                # States that refer to a discarded object must be prepared again.
+                # Plans that refer to a discarded object must be made again.
                 self._node_table.epochs.bump(Epoch.LAYOUT)
             found = self._hidden_pods[key] = HiddenReservePods(self._node_table)
         columns = self._reservations.columns

@@ -13,6 +13,12 @@ which is entered into the node table and is hidden from its owners.
 
 An allocate-once reservation stops matching as soon as a pod is assumed into it, not when its
 status is written, so two owners can never both allocate from it.
+
+What owners allocate is not a part of the reservation, but has a ledger (``AllocationLedger``), by
+reservation and node. Events of pods and reservations come in any order, and when one was stored
+within the other, an owner of two reservations lost what it had of the second when the first ended.
+The node is in the key because a user may write the uid of a reservation on a pod elsewhere: that
+made reserved resources free for other pods.
 """
 
 from __future__ import annotations
@@ -197,7 +203,8 @@ class ReservationCache:
     def slots_on(self, match: ReservationMatch | None, row: int) -> list[int]:
         """Return the slots of the reservations that a pod may use on a row, as they are nominated.
 
-        A pod that ignores reservations uses none. Slots have no order: they are used again.
+        A pod that ignores reservations uses none. Slots have no order: they are used again. When
+        plugins took the first slot that fitted, a scheduler scored differently after a restart.
         """
         if match is None or match.ignores_reservations:
             return []
@@ -341,11 +348,14 @@ class ReservationCache:
         if reservation.phase not in HOLDING or not reservation.status.node_name:
             self._drop(reservation.uid)
             if reservation.phase != "Pending":
-                # It ended before it was seen to hold anything: nothing will confirm the pod.
+                # It ended before it was seen to hold anything: no event will confirm the reserve
+                # pod, which stayed assumed for ever.
                 self._node_table.forget(reservation.uid)
             return
         old = self.by_uid.get(reservation.uid)
         if old is not None and holds_the_same(old.reservation, reservation):
+            # Most events are such: the status is written whenever an owner comes or goes. What
+            # follows here makes every cached result about reservations outdated.
             old.reservation = reservation
             return
         # Raises BadRequest for a malformed amount, before anything is changed.

@@ -2,6 +2,12 @@
 
 A device class has an implicit resource name, and perhaps an explicit one; claims ask for devices of
 the class without a name. GPUs of Koordinator have several names and percent of each other.
+
+When each name was counted for itself, three pods were placed where the cap was one: one asked for
+the explicit name, one for the implicit one, one used a claim. So what a pod asks for is added up by
+device class first, and then written in every capped name of the class. A claim counts once for all
+pods that share it. ``ClaimingPodSum`` stores what each pod has added: its claim may be gone before
+the pod is.
 """
 
 from __future__ import annotations

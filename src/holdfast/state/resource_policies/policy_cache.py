@@ -1,6 +1,7 @@
 """All resource policies of the cluster, and the rows of their units.
 
-Apart from the rules of a policy, which a process without a node table uses too.
+The rules of a policy are in ``policies``: ``holdfast controllers`` needs nothing else, and without
+this module it does not import NumPy (46 MiB at its start instead of 62).
 """
 
 from __future__ import annotations
@@ -53,10 +54,12 @@ class Policies:
 
     def upsert(self, obj: ResourcePolicy) -> None:
         """Store a policy; one that cannot be compiled governs no pods, and is logged once."""
+        # Policies of a file may have no uid; identified by it, they replaced one another.
         uid = obj.uid or obj.key
         known = self._by_uid.get(uid)
         if known is not None and means_the_same(known.object, obj):
-            # Its status was written, which happens as often as pods come and go.
+            # Its status was written, up to once a second while pods come and go. Moving the epoch
+            # would make the classes of all its pods outdated.
             self._store(replace(known, object=obj))
             return
         self._remove(obj)
