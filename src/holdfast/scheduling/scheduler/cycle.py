@@ -3,6 +3,10 @@
 Nothing here waits for I/O. ``engine`` selects the node; this module changes the world. The pod is
 assumed *before* the Reserve plugins run, so that no later decision uses the same resources, and a
 rejection undoes every step in reverse order.
+
+So does an exception, at every step: plugins may be the user's, and a pod that stays assumed keeps
+its resources until the scheduler is restarted. ``unreserve`` is called for all plugins, also those
+whose ``reserve`` did not run; that is why it must be idempotent.
 """
 
 from __future__ import annotations
@@ -74,6 +78,7 @@ def schedule_pod(
 ) -> Placement | SchedulingFailure:
     """Select a node and assume the pod of the view there, or return why not."""
     found = feasible(profile, view)
+    # Asked of the class: asking about better tiers cost every pod 2 to 3 % of its decision.
     if isinstance(found, Feasible) and found.pod_class.parts.may_have_tiers:
         failure = failure_before_next_tier(profile, found, view.now)
         if failure is not None:
@@ -174,7 +179,8 @@ def _empty_foreign_allocations(placement: Placement) -> None:
     """Empty what records an allocation that the pod does not have: it was created with that.
 
     The ledgers would read it back after a restart. A Binding can overwrite an annotation but not
-    remove it.
+    remove it. This is not done by the plugins: one that has nothing to do for a pod that requests
+    no GPU left it the GPUs that its creator had written.
     """
     for key in recorded_allocations(placement.pod.pod.metadata.annotations):
         placement.annotations.setdefault(key, "")
@@ -275,7 +281,8 @@ def scheduling_failure(
     found = rejection.condition_reason()
     if found is None:
         return failure
-    # The plugin's events requeue the pod, too: the reason may be outdated by one of them.
+    # The plugin's events requeue the pod, too, although another plugin may have rejected every node
+    # first: after a raised cap the reason is outdated, and an autoscaler acts by it.
     plugins = failure.unschedulable_plugins | {found.plugin}
     return replace(
         failure,

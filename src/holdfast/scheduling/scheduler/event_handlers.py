@@ -141,7 +141,7 @@ class EventHandlers:
         self._notify_of_acting_pod(old, new)
 
     def _notify_of_acting_pod(self, old: Pod | None, new: Pod) -> None:
-        """Requeue pods if one that acts as a reservation accepts owners now, or other ones."""
+        """Requeue pods if a pod that acts as a reservation accepts other owners than before."""
         after = operating_reservation(new)
         if after is None:
             return
@@ -163,7 +163,11 @@ class EventHandlers:
             self.nomination_ended(pod_info, old_node)
 
     def _update_assumed_pod(self, old: Pod | None, new: Pod) -> None:
-        """Store the newest version of an assumed pod; other pods count it by its new labels."""
+        """Store the newest version of an assumed pod; other pods count it by its new labels.
+
+        Counted by the labels of its decision, a pod that was relabelled since let the unit of a
+        resource policy get a pod more than its cap.
+        """
         if self.queue.is_in_flight(new.uid):
             self.queue.update(self.world.pod_info(new), self.now(), _pod_events(old, new))
         if old is None or old.metadata.labels == new.metadata.labels or old.spec != new.spec:
@@ -194,7 +198,7 @@ class EventHandlers:
         return old_nominated if old_nominated != node else ""
 
     def nomination_ended(self, pod_info: PodInfo, node: str) -> None:
-        """Requeue pods of no higher priority after a nomination, as after the deletion of a pod."""
+        """Requeue pods of at most its priority after a nomination, as if the pod were deleted."""
         deleted = ClusterEvent(
             EventResource.ASSIGNED_POD, ActionType.DELETE, with_node_name(pod_info.pod, node), None
         )
@@ -220,7 +224,11 @@ class EventHandlers:
             self.nomination_ended(self.world.pod_info(old), nominated)
 
     def _as_believed(self, pod: Pod) -> Pod:
-        """Return a pod with the annotations that the ledgers read: hints ask what it had."""
+        """Return a pod with the annotations that the ledgers read: hints ask what it had.
+
+        A user may remove them before the pod is deleted. Then no hint saw that CPUs became free,
+        and pods that waited for them were tried again only by the flush, five minutes later.
+        """
         entry = self.world.nodes.pod(pod.uid)
         known = pod if entry is None else entry[0].pod
         if known.metadata.annotations == pod.metadata.annotations:
@@ -239,7 +247,8 @@ class EventHandlers:
         """Requeue pods after the deletion of an assigned pod.
 
         It may be a victim whose deletion itself helps no filter, such as one that used devices:
-        these are free later. Still the preemptor waits no longer for its eviction.
+        these are free later. Still the preemptor waits no longer for its eviction. When only hints
+        opened its gate, one of 40 runs of a test with two users of a claim did not end.
         """
         self.notify_queue(EventResource.ASSIGNED_POD, ActionType.DELETE, assigned, None)
         for preemptor in self.world.evictions.preemptors_of(assigned.uid):
@@ -258,6 +267,7 @@ class EventHandlers:
 
     def notify_queue(self, resource: str, action: str, old: Any, new: Any) -> None:
         """Make a cluster event and requeue the pods that it may help."""
+        # Most events come while no pod waits: then not even the event is made.
         if not self.queue.awaits_events:
             self._durations.record(0.0, f"{resource}{action}")
             return

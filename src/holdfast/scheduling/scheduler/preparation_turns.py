@@ -8,6 +8,11 @@ outdated is computed again.
 The authors of its claims and selectors decide what a pod costs here. So a pod that needs steps lets
 those behind it pass, and the namespaces of such pods take turns, a step each: with N of them at
 most N - 1 steps lie between two steps of a namespace, whatever pods the others create.
+
+At first pods were prepared in the order of the queue, each for up to half a second. Four claims a
+second with expensive selectors made the pods of all tenants wait ever longer. Turns by priority
+were no alternative: users of a high PriorityClass would decide what others wait for (decision
+0020). The price is that a pod of lower priority may get a node first.
 """
 
 from __future__ import annotations
@@ -87,8 +92,9 @@ class CyclePreparation:
     def _go_on(self, may_go_on: Callable[[], bool]) -> bool:
         """Continue the round while there is no pause; return whether it has ended.
 
-        An error ends it, too. It occurs in the next round again, or in the cycle, which handles it,
-        unless what was read in the round was outdated.
+        An error ends it, too, and is not handled here: what the round had read before a pause may
+        have been outdated. If it was not, the error occurs again in the next round, and then in the
+        cycle, which handles it.
         """
         assert self._steps is not None
         try:
@@ -149,6 +155,7 @@ class Preparations:
         view = profile.view(queued.pod_info, self._world, self._clock.now())
         if queued.removed or self._needs_no_step(profile, view):
             return view
+        # Nearly every preparation ends here, without a pause and without a task.
         preparation = self._preparation(queued)
         if preparation.begin():
             return view

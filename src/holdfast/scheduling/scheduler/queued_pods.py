@@ -64,7 +64,8 @@ class BackoffQueue:
     waits through the second in which it expires, as upstream does.
 
     Pods whose last attempt ended in an error are in a heap of their own and are never popped early.
-    A heap entry whose pod has left backoffQ since is stale and is skipped.
+    A heap entry whose pod has left backoffQ since is stale and is skipped. Times are monotonic:
+    after the time of day was set back, backoff lasted as much longer.
     """
 
     initial: float
@@ -290,6 +291,7 @@ class UnschedulablePods:
         if not self._pods:
             return []
         if self._grouped_at != self._rules.equivalence_epoch():
+            # A selector reads more labels now, so an event may help only some pods of a group.
             self._grouped_at = self._rules.equivalence_epoch()
             for pod in self:
                 self.add(pod)
@@ -320,7 +322,9 @@ class InFlightPods:
 
     An event during an attempt may make the pod schedulable after the attempt has evaluated the
     cluster. Events are stored once for all pods; each pod has the number of its first event.
-    Pods whose attempt has yet to evaluate anything are postponed: they need no events.
+    Pods whose attempt has yet to evaluate anything are postponed: they need no events. The oldest
+    pod decides how many events are stored, and in its binding cycle it may wait minutes for a
+    volume. So a pod leaves when that cycle begins, unless it may end pending (decision 0025).
     """
 
     _pods: dict[str, tuple[int, QueuedPodInfo]] = field(default_factory=dict)

@@ -1,4 +1,9 @@
-"""Select the rejected pods that an event may make schedulable, by the plugins' queueing hints."""
+"""Select the rejected pods that an event may make schedulable, by the plugins' queueing hints.
+
+Pods with an equal ``equivalence_key`` share one call of a hint. Labels count in it only where some
+selector reads them: with all labels, each pod of a StatefulSet has a different key, and an event
+cost 180 ms with 5,000 of them.
+"""
 
 from __future__ import annotations
 
@@ -130,7 +135,7 @@ class QueueingHints(QueueingRules):
         if plugin is None:
             return False
         if overrides(plugin, Plugin.event_keys):
-            return True
+            return True  # else all equal pods would be moved if one of them has a key of the event
         if plugin.traits.reads_outside_spec:
             if not overrides(plugin, Plugin.key_outside_spec):
                 return True

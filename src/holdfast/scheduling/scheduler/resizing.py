@@ -7,6 +7,11 @@ larger of the two amounts is held.
 
 A client may also change ``status.allocatable``. That is no edit: the size is restored, and the
 condition ``Resized`` stays as it is.
+
+Three details come from bugs. After a restart a reservation was read before the pods, and grew into
+what they had (``begin``). A write that the server refused was repeated at once, for ever
+(``_refused``). An edit of an allocate-once reservation was forgotten while its owner was being
+bound (``consider``).
 """
 
 from __future__ import annotations
@@ -120,7 +125,7 @@ class Resizer:
             self._clear_condition(reservation)
             return
         if not (info.matchable or info.policy_conflicts):
-            return  # the one owner is being bound, and may still be undone
+            return  # the one owner is being bound, and may still be undone: ``retry`` asks again
         nominated = self._world.nominations.on(info.node).values()
         short = shortage(self._world.nodes, info, amounts, nominated)
         if short:
@@ -141,7 +146,11 @@ class Resizer:
         )
 
     def begin(self) -> None:
-        """Start to resize, once the whole cluster has been read."""
+        """Start to resize, once the whole cluster has been read.
+
+        The lists of the informers arrive one after the other. Until the last one, a node looks
+        emptier than it is.
+        """
         self._ready = True
         self._policy_edits.begin()
         self.retry()
@@ -206,7 +215,7 @@ class Resizer:
     def _refused(self, reservation: Reservation, refusal: HoldfastError) -> None:
         """Keep the present size: the server would reject the same write again.
 
-        The reservation is tried again when it changes.
+        The reservation is tried again when it changes, as it may have done since this write began.
         """
         if not isinstance(refusal, NotFound):
             message = f"the new size was not written: {refusal}"

@@ -79,7 +79,8 @@ class ResultHandler:
         """Send the calls of PostFilter plugins; if one fails, the attempt ended in an error.
 
         Objects from responses are stored in the world: the next attempt may come before the watch.
-        What the watch has told already is not: the object may be deleted by now.
+        What the watch has told already is not: the object may be deleted by now. A reservation that
+        was stored again after its deletion held its resources until the scheduler was restarted.
         """
         error = ""
         for call in calls:
@@ -105,7 +106,8 @@ class ResultHandler:
     ) -> None:
         pod_info, result = queued.pod_info, failure.post_filter_result
         self.metrics.attempt("unschedulable", pod_info.scheduler_name, took)
-        # The nomination is set and the pod is gated before it is requeued.
+        # The nomination is set and the pod is gated before it is requeued: it must not be tried
+        # again while its victims are being evicted.
         work = [] if result is None else self._apply(pod_info, result)
         self.queue.requeue_unschedulable(
             queued,

@@ -64,7 +64,8 @@ PAUSES_A_STEP = 4
 pauses of scheduling."""
 TURNS_BETWEEN_STEPS = 8
 """How often other tasks run between two steps: a pod passes from its watch event to its Binding
-through several tasks, and would wait for a step at each of them."""
+through several tasks, and would wait for a step at each of them. With one turn it was bound after
+4.4 ms of CPU time, with eight after 2.4."""
 SHORTEST_WAIT_SECONDS = 0.001
 """How long the queue's timer sleeps at least: the time of day may lag behind the timer."""
 STOP_SECONDS = 5.0
@@ -72,8 +73,8 @@ STOP_SECONDS = 5.0
 MAX_BINDINGS = START
 """Binding cycles that write at once; beyond it the scheduling loop waits for one to end. Those that
 wait, say for a volume, are not counted. There are as many event writers, so that on a busy server
-the last event is stored soon after the last bind; more would queue in the server and cost a
-connection each."""
+the last event is stored soon after the last bind. With 128, events got a small part of a busy
+server, and each connection cost a TLS handshake of 1.3 ms."""
 BATCH = 8
 """How many binding cycles have to end before the scheduling loop goes on after MAX_BINDINGS:
 pods that are scheduled one after the other cost less CPU time each (measured)."""
@@ -297,7 +298,8 @@ class Scheduler:
             await self._ready.wait()
             began, pauses = self._clock.monotonic(), 0
             while True:
-                # Pods that need no step go first, but do not keep the others waiting for ever.
+                # Pods that need no step go first: a tenant decides how many steps its pods need.
+                # But they do not keep the others waiting for ever.
                 queued = self._pop_from_queue() if pauses < PAUSES_A_STEP else None
                 if queued is not None:
                     self._begin_attempt(queued)

@@ -13,6 +13,14 @@
 
 An in-flight pod whose attempt ended in an error, or that an event since the pop may help, moves to
 backoff at once.
+
+What an event costs decides how many pods may wait. With 10,000 rejected pods, asking the hints of
+each took 33 ms for every bound pod and over 400 ms for a node condition. So plugins name the events
+that may help (``events_to_register``), pods are indexed by the plugins that rejected them, and
+equal pods share one hint (``UnschedulablePods``).
+
+Heaps are never searched: an entry stays where it is when its pod moves, and is recognized as stale
+when it is popped.
 """
 
 from __future__ import annotations
@@ -170,7 +178,11 @@ class SchedulingQueue:
         return pod
 
     def postpone(self, pod: QueuedPodInfo) -> None:
-        """Store no events for a popped pod until ``resume``: its attempt evaluates nothing yet."""
+        """Store no events for a popped pod until ``resume``: its attempt evaluates nothing yet.
+
+        Thousands of such pods may wait for steps before their cycles, and each would store the
+        events of all that time.
+        """
         self._in_flight.postpone(pod)
 
     def resume(self, pod: QueuedPodInfo) -> None:
@@ -195,7 +207,7 @@ class SchedulingQueue:
 
         At ``retry_at``, in seconds since the epoch, it is moved without a hint. One that was
         rejected ``in_pre_bind`` is never popped before its backoff has ended: its own writes are
-        events, too.
+        events, too, and would requeue it at once (decision 0025).
         If ``unschedulable_plugins`` is empty (there are no nodes), no hint could move the pod: it
         is requeued as after an error.
         """
@@ -403,7 +415,8 @@ class SchedulingQueue:
     def _pop_active(self) -> QueuedPodInfo | None:
         while self._active:
             *_, order, pod = heapq.heappop(self._active)
-            # The entry is stale if the pod was requeued or deleted since.
+            # The entry is stale if the pod was requeued or deleted since. The name of the queue is
+            # not enough: a pod that came back may have an entry that is due earlier.
             if pod.queue_name == "active" and pod.order == order:
                 return pod
         return None
