@@ -99,8 +99,8 @@ def _cannot_import(name: str, module: str, failure: Exception) -> NoReturn:
 
 
 def _attribute(name: str, module: Any, attribute: str) -> Any:
-    found = getattr(module, attribute, None)
-    if found is None:
+    plugin_class = getattr(module, attribute, None)
+    if plugin_class is None:
         mine = sorted(
             word
             for word, value in vars(module).items()
@@ -110,7 +110,7 @@ def _attribute(name: str, module: Any, attribute: str) -> Any:
         raise BadConfiguration(
             f'plugin "{name}": {module.__name__} has no class {attribute}; {there}'
         )
-    return found
+    return plugin_class
 
 
 def _maker(name: str, kind: Any) -> Factory:

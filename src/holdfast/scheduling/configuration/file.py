@@ -30,10 +30,10 @@ def load(path: Path) -> Configuration:
     """
     with _named_file(path):
         raw, descheduling = _documents(path)
-        found = read(raw, Catalog(module_dir=path.parent.absolute()))
+        configuration = read(raw, Catalog(module_dir=path.parent.absolute()))
         if not descheduling:
-            return found
-        return replace(found, migration=migration_settings(find_args(descheduling[0])))
+            return configuration
+        return replace(configuration, migration=migration_settings(find_args(descheduling[0])))
 
 
 def read_raw(path: Path) -> Any:
@@ -58,10 +58,12 @@ def load_descheduling(path: Path, read_raw: Callable[[Any], T]) -> T | None:
     """Read the DeschedulerConfiguration of a file; None if it contains only the other document."""
     with _named_file(path):
         documents = [_checked(one) for one in _parsed(path)]
-        found = [one for one in documents if _is_descheduling(one)]
-        if len(found) > 1:
-            raise BadConfiguration(f"expected one {DESCHEDULING}, found {len(found)}")
-        return read_raw(found[0]) if found else None
+        descheduling_documents = [one for one in documents if _is_descheduling(one)]
+        if len(descheduling_documents) > 1:
+            raise BadConfiguration(
+                f"expected one {DESCHEDULING}, found {len(descheduling_documents)}"
+            )
+        return read_raw(descheduling_documents[0]) if descheduling_documents else None
 
 
 @contextmanager

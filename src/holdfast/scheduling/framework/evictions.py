@@ -47,8 +47,8 @@ class Evictions:
         return [preemptor for preemptor, victims in self._victims.items() if victim in victims]
 
     def _is_running(self, victim: str) -> bool:
-        found = self._nodes.pod(victim)
-        return found is not None and not found[0].terminating
+        pod_and_row = self._nodes.pod(victim)
+        return pod_and_row is not None and not pod_and_row[0].terminating
 
     def fork(self, nodes: NodeTable) -> Evictions:
         """Return an independent copy over a forked node table."""

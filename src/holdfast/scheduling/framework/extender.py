@@ -170,7 +170,7 @@ def preemption_args(extender: ExtenderConfig, pod: Any, candidates: Sequence[Can
 
 def read_preemption_result(extender: ExtenderConfig, raw: Any, nodes: NodeTable) -> list[Candidate]:
     """Decode an ExtenderPreemptionResult; its victims must be on the nodes it names."""
-    found: list[Candidate] = []
+    candidates: list[Candidate] = []
     for node, found_victims in (_lower_keys(raw).get("nodenametometavictims") or {}).items():
         row = nodes.row_of.get(node)
         if row is None:
@@ -189,8 +189,8 @@ def read_preemption_result(extender: ExtenderConfig, raw: Any, nodes: NodeTable)
                     f"{node}, but the pod is not found on that node"
                 )
         violations = int(victims.get("numpdbviolations") or 0)
-        found.append(Candidate(node, tuple(on_node[uid] for uid in uids), violations))
-    return found
+        candidates.append(Candidate(node, tuple(on_node[uid] for uid in uids), violations))
+    return candidates
 
 
 @dataclass(frozen=True, slots=True)

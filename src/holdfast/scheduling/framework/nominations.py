@@ -115,11 +115,11 @@ class Nominations:
         """Return ``ahead_of`` for every row that has such pods."""
         if not self._of_node:
             return _NONE
-        found: dict[int, Mapping[str, PodInfo]] = {}
+        pods_by_row: dict[int, Mapping[str, PodInfo]] = {}
         for row in self.columns.rows().tolist():
             if ahead := self.ahead_of(pod, row):
-                found[row] = ahead
-        return found
+                pods_by_row[row] = ahead
+        return pods_by_row
 
     def faults(self) -> Iterator[str]:
         """Describe what is wrong with the columns of nominated pods."""
@@ -193,12 +193,12 @@ class NominatedPodColumns:
         self._update_rows()
         there = (self._row >= 0) & (self._priority >= priority)
         rows, capacity = self._row[there], self._nodes.capacity
-        found = [np.bincount(rows, minlength=capacity)]
+        sums = [np.bincount(rows, minlength=capacity)]
         for resource in resources:
             total = np.zeros(capacity, np.int64)
             np.add.at(total, rows, self._amount(resource)[there])
-            found.append(total)
-        return found
+            sums.append(total)
+        return sums
 
     def sum_counts(self, priority: int, counts: Callable[[PodInfo], int]) -> Ints:
         """Return per row the sum of ``counts`` over its pods of at least this priority."""
@@ -213,12 +213,12 @@ class NominatedPodColumns:
     def rows_of(self, chosen: Callable[[PodInfo], bool], priority: int) -> list[int]:
         """Return the rows of the chosen pods of at least this priority."""
         self._update_rows()
-        found = []
+        rows = []
         for entry in ((self._row >= 0) & (self._priority >= priority)).nonzero()[0].tolist():
             pod_info = self._pods[entry]
             if pod_info is not None and chosen(pod_info):
-                found.append(int(self._row[entry]))
-        return found
+                rows.append(int(self._row[entry]))
+        return rows
 
     def faults(self, nominated: Mapping[str, Mapping[str, PodInfo]]) -> Iterator[str]:
         """Compare the entries with the pods nominated to each node and describe differences."""

@@ -54,9 +54,9 @@ class NodeInfo:
     @property
     def node(self) -> Node:
         """The Node object."""
-        found = self._nodes.nodes[self.row]
-        assert found is not None
-        return found
+        node = self._nodes.nodes[self.row]
+        assert node is not None
+        return node
 
     @property
     def name(self) -> str:
@@ -139,8 +139,8 @@ class _PerNodePlan(PodPlan):
     """One of all pods with the same ``reads``."""
 
     def _numbers(self, rows: AnyRows) -> list[int]:
-        found: list[int] = np.arange(self.nodes.capacity)[rows].tolist()
-        return found
+        numbers: list[int] = np.arange(self.nodes.capacity)[rows].tolist()
+        return numbers
 
 
 class _PerNodeFilter(_PerNodePlan, NodeFilter):

@@ -110,10 +110,10 @@ class RowStatuses:
     def rows_of_plugin(self, name: str) -> NDArray[np.bool_]:
         """Return a mask of the rows with a status of this plugin."""
         numbers = [i for i, status in enumerate(self._statuses, 1) if status.plugin == name]
-        found = np.zeros(len(self.numbers), np.bool_)
+        mask = np.zeros(len(self.numbers), np.bool_)
         for number in numbers:
-            found |= self.numbers == number
-        return found
+            mask |= self.numbers == number
+        return mask
 
     def plugins(self) -> set[str]:
         """Return the names of the plugins that have a status here."""
@@ -122,11 +122,11 @@ class RowStatuses:
 
     def count_reasons(self, default: tuple[str, ...]) -> Counter[str]:
         """Return the number of rows per reason; a status without reasons counts as ``default``."""
-        found: Counter[str] = Counter()
+        counts: Counter[str] = Counter()
         for status, count in zip(self._statuses, self._counts, strict=True):
             for reason in status.reasons or default if count else ():
-                found[reason] += count
-        return found
+                counts[reason] += count
+        return counts
 
 
 NO_STATUSES = RowStatuses(0)

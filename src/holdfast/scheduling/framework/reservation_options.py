@@ -85,17 +85,17 @@ class ReservationOptions:
 
     def verdicts(self, slots: Rows, change: PodChange = NO_CHANGE) -> Verdicts:
         """Return for each reservation the highest code of all plugins; 0: all allow it."""
-        found = np.zeros(len(slots), np.int8)
+        verdicts = np.zeros(len(slots), np.int8)
         for plan in self._filters:
-            np.maximum(found, plan.filter_reservations(slots, change), out=found)
-        return found
+            np.maximum(verdicts, plan.filter_reservations(slots, change), out=verdicts)
+        return verdicts
 
     def verdicts_without(self, rows: Rows, change: PodChange = NO_CHANGE) -> Verdicts:
         """Return for each row the highest code of all plugins, if no reservation is used."""
-        found = np.zeros(len(rows), np.int8)
+        verdicts = np.zeros(len(rows), np.int8)
         for plan in self._filters:
-            np.maximum(found, plan.filter_without_reservation(rows, change), out=found)
-        return found
+            np.maximum(verdicts, plan.filter_without_reservation(rows, change), out=verdicts)
+        return verdicts
 
     def allow_pre_allocation(
         self, row: int, pods: Sequence[PodInfo], change: PodChange = NO_CHANGE
@@ -107,18 +107,18 @@ class ReservationOptions:
 
     def reasons(self, slots: Rows, change: PodChange = NO_CHANGE) -> list[tuple[str, ...]]:
         """Return for each reservation the messages of the plugins that exclude it."""
-        found: list[tuple[str, ...]] = [()] * len(slots)
+        reasons: list[tuple[str, ...]] = [()] * len(slots)
         for plan in self._filters:
             excluded = plan.filter_reservations(slots, change).nonzero()[0]
             for at, slot in zip(excluded.tolist(), slots[excluded].tolist(), strict=True):
-                found[at] += plan.reservation_reasons(slot, change)
-        return found
+                reasons[at] += plan.reservation_reasons(slot, change)
+        return reasons
 
     def reasons_without(self, rows: Rows, change: PodChange = NO_CHANGE) -> list[tuple[str, ...]]:
         """Return for each row the messages of the plugins that exclude it without reservation."""
-        found: list[tuple[str, ...]] = [()] * len(rows)
+        reasons: list[tuple[str, ...]] = [()] * len(rows)
         for plan in self._filters:
             excluded = plan.filter_without_reservation(rows, change).nonzero()[0]
             for at, row in zip(excluded.tolist(), rows[excluded].tolist(), strict=True):
-                found[at] += tuple(plan.reasons(row, change))
-        return found
+                reasons[at] += tuple(plan.reasons(row, change))
+        return reasons

@@ -24,8 +24,10 @@ RawScores = NDArray[np.float64]
 
 def rows_at(rows: AnyRows, positions: NDArray[np.intp]) -> list[int]:
     """Return the rows at positions of an array or a slice."""
-    found: Rows = positions + (rows.start or 0) if isinstance(rows, slice) else rows[positions]
-    listed: list[int] = found.tolist()
+    selected_rows: Rows = (
+        positions + (rows.start or 0) if isinstance(rows, slice) else rows[positions]
+    )
+    listed: list[int] = selected_rows.tolist()
     return listed
 
 

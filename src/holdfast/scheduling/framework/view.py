@@ -112,8 +112,8 @@ class View:
 
         Slots are part of it, because reservations of other sizes may be on the same rows.
         """
-        found = self.matched_reservations
-        return None if found is None else (found.rows.tobytes(), found.slots.tobytes())
+        match = self.matched_reservations
+        return None if match is None else (match.rows.tobytes(), match.slots.tobytes())
 
     def counter(self, namespace: str, selector: Selector) -> AnyCount:
         """Return a counter of the pods that a selector matches, as this pod sees them."""

@@ -84,14 +84,14 @@ class WorkloadSelectors:
 
     def _lookup(self, pod: PodInfo) -> tuple[Selector, int]:
         key = (self._nodes.label_group_of(pod).id, self._owner_of(pod))
-        found = self._cached.get(key)
-        if found is None:
+        entry = self._cached.get(key)
+        if entry is None:
             if len(self._cached) >= _MAX_CACHED:
                 self._cached.clear()
             selector = self._combine(pod, key[1])
             number = self._numbers.setdefault(selector, len(self._numbers))
-            found = self._cached[key] = (selector, number)
-        return found
+            entry = self._cached[key] = (selector, number)
+        return entry
 
     def _owner_of(self, pod: PodInfo) -> Owner | None:
         for reference in pod.pod.metadata.owner_references:
@@ -105,25 +105,34 @@ class WorkloadSelectors:
     def _combine(self, pod: PodInfo, owner: Owner | None) -> Selector:
         # Services and ReplicationControllers have label maps: as upstream, the last one of a key
         # counts.
-        found: dict[str, tuple[LabelRequirement, ...]] = {}
+        requirements_by_key: dict[str, tuple[LabelRequirement, ...]] = {}
         for selector in self._services.get(pod.namespace, {}).values():
             if selector.matches(pod.labels):
-                found.update({r.key: (r,) for r in selector.requirements or ()})
+                requirements_by_key.update({r.key: (r,) for r in selector.requirements or ()})
         if owner is not None:
             requirements = self._owners[owner].requirements or ()
             if owner[0] == "ReplicationController":
-                found.update({r.key: (r,) for r in requirements})
+                requirements_by_key.update({r.key: (r,) for r in requirements})
             else:
                 for requirement in requirements:
-                    found[requirement.key] = (*found.get(requirement.key, ()), requirement)
-        return conjunction(r for group in found.values() for r in group) if found else EVERYTHING
+                    requirements_by_key[requirement.key] = (
+                        *requirements_by_key.get(requirement.key, ()),
+                        requirement,
+                    )
+        return (
+            conjunction(r for group in requirements_by_key.values() for r in group)
+            if requirements_by_key
+            else EVERYTHING
+        )
 
     def fork(self, nodes: NodeTable) -> WorkloadSelectors:
         """Return an independent copy over a forked node table."""
         copy = WorkloadSelectors(nodes)
         copy._owners = dict(self._owners)
         copy._numbers = dict(self._numbers)
-        copy._services = {namespace: dict(found) for namespace, found in self._services.items()}
+        copy._services = {
+            namespace: dict(selectors) for namespace, selectors in self._services.items()
+        }
         return copy
 
 

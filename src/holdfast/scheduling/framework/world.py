@@ -169,10 +169,10 @@ class World:
 
         They come from one reservation; several reservations do not add up in them.
         """
-        found: frozenset[int] = frozenset()
+        resources: frozenset[int] = frozenset()
         for ledger in self._identifying_ledgers:
-            found |= ledger.identified_resources(pod, row)
-        return found
+            resources |= ledger.identified_resources(pod, row)
+        return resources
 
     def upsert(self, obj: Object) -> None:
         """Add or update an object; kinds that nothing here reads are ignored."""
@@ -249,16 +249,16 @@ class World:
 
     def _ledgers_for(self, obj: Object) -> tuple[Ledger, ...]:
         kind = type(obj)
-        found = self._ledgers_of.get(kind)
-        if found is None:
-            found = tuple(ledger for ledger in self.ledgers if issubclass(kind, ledger.takes))
-            self._ledgers_of[kind] = found
-        return found
+        ledgers = self._ledgers_of.get(kind)
+        if ledgers is None:
+            ledgers = tuple(ledger for ledger in self.ledgers if issubclass(kind, ledger.takes))
+            self._ledgers_of[kind] = ledgers
+        return ledgers
 
     def _upserts_for(self, obj: Object) -> tuple[Callable[[Any], object], ...]:
         kind = type(obj)
-        found = self._upserts_of.get(kind)
-        if found is None:
+        cached_upserts = self._upserts_of.get(kind)
+        if cached_upserts is None:
             own: dict[type[Object], Callable[[Any], object]] = {
                 Pod: self._upsert_pod,
                 Node: self.nodes.upsert_node,
@@ -271,8 +271,8 @@ class World:
                 upserts.append(self._upsert_pods_naming)
             if self._affects_amounts(kind):
                 upserts.append(self._set_additional_amounts)
-            found = self._upserts_of[kind] = tuple(upserts)
-        return found
+            cached_upserts = self._upserts_of[kind] = tuple(upserts)
+        return cached_upserts
 
     def _upsert_namespace(self, namespace: Namespace) -> None:
         self.nodes.set_namespace_labels(namespace.name, namespace.metadata.labels)
@@ -285,11 +285,11 @@ class World:
             self.nodes.add_selector_keys(frozenset((*selector.match_labels, *keys)))
 
     def _may_give_amounts(self, kind: type[Object]) -> bool:
-        found = self._gives_amounts.get(kind)
-        if found is None:
+        may_give = self._gives_amounts.get(kind)
+        if may_give is None:
             takes = (ledger.takes for ledger in self._amount_ledgers)
-            found = self._gives_amounts[kind] = any(issubclass(kind, types) for types in takes)
-        return found
+            may_give = self._gives_amounts[kind] = any(issubclass(kind, types) for types in takes)
+        return may_give
 
     def _affects_amounts(self, kind: type[Object]) -> bool:
         """Return whether additional amounts of nodes depend on objects of a type."""

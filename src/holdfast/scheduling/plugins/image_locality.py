@@ -58,8 +58,8 @@ class ImageScores(NodeScorer):
             sums[list(image.rows)] += scaled
         most = MAX_SIZE_PER_CONTAINER * self.containers
         sums = np.clip(sums, MIN_SIZE, max(most, MIN_SIZE))
-        found: RawScores = (100 * (sums - MIN_SIZE) // (most - MIN_SIZE)).astype(np.float64)
-        return found
+        scores: RawScores = (100 * (sums - MIN_SIZE) // (most - MIN_SIZE)).astype(np.float64)
+        return scores
 
 
 class ImageLocality(Plugin):

@@ -155,12 +155,12 @@ def _claim_error(claim: PersistentVolumeClaim, volumes: Volumes) -> str:
     name = claim.storage_class
     if not name:
         return "PersistentVolumeClaim had no pv name and storageClass name"
-    found = volumes.classes.get(name)
-    if found is None:
+    storage_class = volumes.classes.get(name)
+    if storage_class is None:
         return f'storageclass.storage.k8s.io "{name}" not found'
-    if found.volume_binding_mode is None:
+    if storage_class.volume_binding_mode is None:
         return f'VolumeBindingMode not set for StorageClass "{name}"'
-    return "" if found.waits_for_first_consumer else "PersistentVolume had no name"
+    return "" if storage_class.waits_for_first_consumer else "PersistentVolume had no name"
 
 
 def _reject(reason: str) -> Reject:

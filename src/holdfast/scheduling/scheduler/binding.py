@@ -264,12 +264,12 @@ async def read_bind_outcome(
 
     async def read() -> BindOutcome:
         try:
-            found = await read_newest(client, pod_info)
+            obj = await read_newest(client, pod_info)
         except NotFound:
-            found = None
-        if found is None:
+            obj = None
+        if obj is None:
             return BindOutcome("")
-        pending = wants_node(found) and found.metadata.deletion_timestamp is None
-        return BindOutcome(node_of(found), pod_info_of(world, found) if pending else None)
+        pending = wants_node(obj) and obj.metadata.deletion_timestamp is None
+        return BindOutcome(node_of(obj), pod_info_of(world, obj) if pending else None)
 
     return await retry(read, clock, on=HoldfastError, honor_retry_after=False)

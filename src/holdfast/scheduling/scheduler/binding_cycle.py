@@ -200,17 +200,17 @@ class BindingCycle:
             await self._requeue_pending(assumed_pod, ended)
             return
         except BindFailed as failure:
-            found = await read_bind_outcome(
+            outcome = await read_bind_outcome(
                 self.call_runner.client,
                 self.call_runner.clock,
                 self.world,
                 assumed_pod.queued.pod_info,
             )
-            if found.node != placement.node:
-                placement.pod_is_deleted = not found.node and found.pending is None
+            if outcome.node != placement.node:
+                placement.pod_is_deleted = not outcome.node and outcome.pending is None
                 await undo(self.call_runner, placement, failure)
                 took = self.call_runner.clock.monotonic() - began
-                self._requeue_unbound(assumed_pod, found, failure, took)
+                self._requeue_unbound(assumed_pod, outcome, failure, took)
                 return
             # Only the response was lost: the pod is bound.
         result_handler.on_bound(assumed_pod.queued, self.call_runner.clock.monotonic() - began)
@@ -276,18 +276,18 @@ class BindingCycle:
         self._requeue_others(placement, lambda other: other.uid != queued.uid)
 
     def _requeue_unbound(
-        self, assumed_pod: AssumedPod, found: BindOutcome, failure: BindFailed, took: float
+        self, assumed_pod: AssumedPod, outcome: BindOutcome, failure: BindFailed, took: float
     ) -> None:
         """Unreserve a pod that was not bound, and requeue it if it is still to be scheduled.
 
-        The informer may be ahead of ``found``: a pod that is no longer assumed was deleted or
+        The informer may be ahead of ``outcome``: a pod that is no longer assumed was deleted or
         assigned to a node since.
         """
         queued, world = assumed_pod.queued, self.world
         assumed = world.nodes.is_assumed(queued.uid)
         unreserve_and_forget(assumed_pod.profile, world, assumed_pod.placement)
-        if found.pending is not None and assumed:
-            queued.pod_info = found.pending
+        if outcome.pending is not None and assumed:
+            queued.pod_info = outcome.pending
             if failure.rejected is None:
                 self.result_handler.on_error(queued, str(failure), took)
             else:

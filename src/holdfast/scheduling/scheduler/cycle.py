@@ -77,18 +77,18 @@ def schedule_pod(
     profile: Profile, view: View, rng: np.random.Generator
 ) -> Placement | SchedulingFailure:
     """Select a node and assume the pod of the view there, or return why not."""
-    found = feasible(profile, view)
+    filter_result = feasible(profile, view)
     # Asked of the class: asking about better tiers cost every pod 2 to 3 % of its decision.
-    if isinstance(found, Feasible) and found.pod_class.parts.may_have_tiers:
-        failure = failure_before_next_tier(profile, found, view.now)
+    if isinstance(filter_result, Feasible) and filter_result.pod_class.parts.may_have_tiers:
+        failure = failure_before_next_tier(profile, filter_result, view.now)
         if failure is not None:
             return failure
-    return select_and_assume(profile, found, view.world, view.now, rng)
+    return select_and_assume(profile, filter_result, view.world, view.now, rng)
 
 
 def failure_before_next_tier(
     profile: Profile,
-    found: Feasible,
+    feasible: Feasible,
     now: float,
     extender_preemption: ExtenderPreemption | None = None,
     *,
@@ -98,12 +98,12 @@ def failure_before_next_tier(
 
     ``extended``: extenders were called, so feasible rows may be missing.
     """
-    preemption = preempt_in_better_tiers(profile, found, now, extender_preemption)
+    preemption = preempt_in_better_tiers(profile, feasible, now, extender_preemption)
     if preemption is None:
         return None
-    rejection, auditor = preemption.rejection, found.view.world.auditor
+    rejection, auditor = preemption.rejection, feasible.view.world.auditor
     if auditor is not None and not extended:
-        auditor.note_faults(better_tier_faults(profile, found, preemption))
+        auditor.note_faults(better_tier_faults(profile, feasible, preemption))
     return SchedulingFailure(
         preemption.message(),
         preemption.unschedulable_plugins,
@@ -115,7 +115,7 @@ def failure_before_next_tier(
 
 def select_and_assume(
     profile: Profile,
-    found: Feasible | Rejection,
+    filter_result: Feasible | Rejection,
     world: World,
     now: float,
     rng: np.random.Generator,
@@ -123,16 +123,18 @@ def select_and_assume(
     points: NDArray[np.float64] | None = None,
 ) -> Placement | SchedulingFailure:
     """Assume the pod on the best feasible node; ``points`` of extenders are added to the scores."""
-    if isinstance(found, Rejection):
+    if isinstance(filter_result, Rejection):
         if world.auditor is not None:
-            world.auditor.note_faults(rejection_faults(profile, found))
-        return scheduling_failure(profile, found, now, rng)
-    placement = rank(profile, found, rng, points)
+            world.auditor.note_faults(rejection_faults(profile, filter_result))
+        return scheduling_failure(profile, filter_result, now, rng)
+    placement = rank(profile, filter_result, rng, points)
     placement.now = now
     if world.auditor is None:
         return _assume_and_permit(profile, world, placement)
     extended = points is not None
-    world.auditor.note_faults(placement_faults(profile, found, placement, extended=extended))
+    world.auditor.note_faults(
+        placement_faults(profile, filter_result, placement, extended=extended)
+    )
     world.auditor.before_attempt()
     outcome = _assume_and_permit(profile, world, placement)
     world.auditor.after_attempt(outcome if isinstance(outcome, Placement) else None)
@@ -278,15 +280,15 @@ def scheduling_failure(
         result,
         retry_at=rejection.retry_at,
     )
-    found = rejection.condition_reason()
-    if found is None:
+    reason = rejection.condition_reason()
+    if reason is None:
         return failure
     # The plugin's events requeue the pod, too, although another plugin may have rejected every node
     # first: after a raised cap the reason is outdated, and an autoscaler acts by it.
-    plugins = failure.unschedulable_plugins | {found.plugin}
+    plugins = failure.unschedulable_plugins | {reason.plugin}
     return replace(
         failure,
         unschedulable_plugins=plugins,
-        condition_reason=found.reason,
-        condition_event=found.message,
+        condition_reason=reason.reason,
+        condition_event=reason.message,
     )

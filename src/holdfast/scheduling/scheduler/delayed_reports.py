@@ -58,10 +58,12 @@ class UnreadyPods:
         while self._due and self._due[0][0] <= now:
             _, uid, waited = heapq.heappop(self._due)
             pod = self._pods.pop(uid)
-            found = self.rejection_of(pod.pod_info) if pod.queue_name == "gated" else None
-            if found is None or found[0] in REPORTED_BY_SERVER:
+            plugin_and_rejection = (
+                self.rejection_of(pod.pod_info) if pod.queue_name == "gated" else None
+            )
+            if plugin_and_rejection is None or plugin_and_rejection[0] in REPORTED_BY_SERVER:
                 continue
-            self.report(pod.pod_info, ", ".join(found[1].reasons))
+            self.report(pod.pod_info, ", ".join(plugin_and_rejection[1].reasons))
             again = min(2 * waited, LONGEST_WAIT)
             self._pods[uid] = pod
             heapq.heappush(self._due, (now + again, uid, again))
@@ -91,9 +93,9 @@ class UnclaimedObjects:
         """Report the objects that have waited for a minute."""
         while self._waiting and self._waiting[0][0] <= now:
             _, obj = self._waiting.popleft()
-            found = self.newest(obj)
-            if found is not None and found.uid == obj.uid and _is_unclaimed(found):
-                self.record(found, UNCLAIMED_REASON, self._message(found))
+            newest = self.newest(obj)
+            if newest is not None and newest.uid == obj.uid and _is_unclaimed(newest):
+                self.record(newest, UNCLAIMED_REASON, self._message(newest))
 
     def _message(self, obj: Pod | Reservation) -> str:
         if isinstance(obj, Pod):

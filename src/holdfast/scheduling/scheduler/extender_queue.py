@@ -109,9 +109,9 @@ class ExtenderQueue:
         for _ in range(MAX_ROUNDS):
             if _needs_no_node(queued):
                 return None
-            pod_info, found, opinion = queued.pod_info, self._feasible(queued), None
-            if isinstance(found, Feasible):
-                opinion = await self.extenders.filter_and_prioritize(found)
+            pod_info, filter_result, opinion = queued.pod_info, self._feasible(queued), None
+            if isinstance(filter_result, Feasible):
+                opinion = await self.extenders.filter_and_prioritize(filter_result)
             if not _unchanged(queued, pod_info):
                 continue
             narrowed = self._narrow(queued, opinion)
@@ -128,10 +128,10 @@ class ExtenderQueue:
 
     def _narrow(self, queued: QueuedPodInfo, opinion: ExtenderResults | None) -> Narrowed | None:
         """Narrow the nodes feasible now by the extenders' results; None: call them again."""
-        found = self._feasible(queued)
-        if isinstance(found, Rejection):
-            return found
-        return None if opinion is None else apply_extender_results(found, opinion)
+        filter_result = self._feasible(queued)
+        if isinstance(filter_result, Rejection):
+            return filter_result
+        return None if opinion is None else apply_extender_results(filter_result, opinion)
 
     async def _place_or_preempt(
         self, queued: QueuedPodInfo, opinion: ExtenderResults | None, narrowed: Narrowed
@@ -168,10 +168,10 @@ class ExtenderQueue:
 
     def _place(self, queued: QueuedPodInfo, narrowed: Narrowed) -> Outcome:
         assert not isinstance(narrowed, Rejection)
-        found, points = narrowed
+        feasible, points = narrowed
         now = self.clock.now()
         return select_and_assume(
-            self._profile(queued), found, self.world, now, self.rng, points=points
+            self._profile(queued), feasible, self.world, now, self.rng, points=points
         )
 
     def _profile(self, queued: QueuedPodInfo) -> Profile:

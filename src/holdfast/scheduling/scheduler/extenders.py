@@ -97,16 +97,16 @@ class Extenders:
         """Tell whether an extender processes preemptions by this pod."""
         return any(self._supporting(pod, "preempt_verb"))
 
-    async def filter_and_prioritize(self, found: Feasible) -> ExtenderResults:
+    async def filter_and_prioritize(self, feasible: Feasible) -> ExtenderResults:
         """Let the extenders filter and prioritize the feasible nodes.
 
         A nominated node is filtered first, alone. Raises ExtenderFailed if an extender fails that
         is not ignorable.
         """
-        names, pod = found.view.nodes.names, found.pod
-        nominated = [names[row] for row in (found.preselected_row,) if row is not None]
+        names, pod = feasible.view.nodes.names, feasible.pod
+        nominated = [names[row] for row in (feasible.preselected_row,) if row is not None]
         rows = [
-            name for row in all_tiers(found).rows.tolist() if self._is_known(name := names[row])
+            name for row in all_tiers(feasible).rows.tolist() if self._is_known(name := names[row])
         ]
         body = await self._body(pod)
         if nominated and self._is_known(nominated[0]):

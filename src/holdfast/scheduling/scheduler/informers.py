@@ -183,17 +183,17 @@ class SchedulerInformers:
 
     async def _find_taint_rules_again(self, handler: Any) -> None:
         try:
-            found = await read_taint_rule_version(self._client, self._gates)
+            resource = await read_taint_rule_version(self._client, self._gates)
         except Forbidden as failure:
             self._repeats.log(log, logging.WARNING, f"DeviceTaintRules are not followed: {failure}")
             return
         except HoldfastError:
             return  # what was found before is served, or nothing is
         old = self._taint_rules
-        if found is None or (old is not None and old.resource == found):
+        if resource is None or (old is not None and old.resource == resource):
             return
-        log.warning("DeviceTaintRules are followed in %s now", found.api_version)
-        new = self._taint_rules = self.informer_set.get(found)
+        log.warning("DeviceTaintRules are followed in %s now", resource.api_version)
+        new = self._taint_rules = self.informer_set.get(resource)
         new.add_handler(handler)
         await self.informer_set.start()
         if old is not None:
@@ -225,16 +225,16 @@ class SchedulerInformers:
             on_failure=on_failure,
         )
         resources = classic_resources(group)
-        found: list[tuple[Resource[Any], Any]] = [
+        pairs: list[tuple[Resource[Any], Any]] = [
             (resources.classes, self._handler_for(EventResource.CLASSIC_RESOURCE_CLASS)),
             (resources.claims, self._handler_for(EventResource.CLASSIC_RESOURCE_CLAIM)),
             (resources.pod_scheduling, self._handler_for(EventResource.POD_SCHEDULING)),
         ]
-        if not group or not all([await self._served(resource) for resource, _ in found]):
+        if not group or not all([await self._served(resource) for resource, _ in pairs]):
             log.info("classic DRA is not served here: install deploy/crds and restart to use it")
             return []
         self._world.classic.resources = resources
-        return found
+        return pairs
 
     async def _served(self, resource: Resource[Any]) -> bool:
         return await is_served(self._client, resource, self._clock)

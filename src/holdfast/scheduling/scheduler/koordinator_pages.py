@@ -27,8 +27,8 @@ Detail = Iterable[tuple[str, int, DeviceAmounts]]
 
 def device_summaries(world: World) -> dict[str, dict[str, Any]]:
     """Return the pages of all nodes with devices, by the name of the node."""
-    found = ((node, device_summary(world, node)) for node in sorted(world.device_share.nodes()))
-    return {node: page for node, page in found if page is not None}
+    pages = ((node, device_summary(world, node)) for node in sorted(world.device_share.nodes()))
+    return {node: page for node, page in pages if page is not None}
 
 
 def device_summary(world: World, node: str) -> dict[str, Any] | None:
@@ -73,17 +73,17 @@ def _free(state: NodeDeviceState) -> Detail:
 def _users(world: World, node: str) -> Iterable[tuple[str, DeviceUse]]:
     holders = world.device_share.holders_on(node)
     for uid, holder in holders.pods.items():
-        found = world.nodes.pod(uid)
-        yield uid if found is None else found[0].key, holder.use
+        pod_and_row = world.nodes.pod(uid)
+        yield uid if pod_and_row is None else pod_and_row[0].key, holder.use
     for uid in holders.reservations:
         yield world.reservations.name_of(uid), holders.remaining(uid)
 
 
 def _by_type(detail: Detail) -> dict[str, dict[str, dict[str, str]]]:
-    found: dict[str, dict[str, dict[str, str]]] = {}
+    by_type: dict[str, dict[str, dict[str, str]]] = {}
     for kind, minor, amounts in detail:
-        found.setdefault(kind, {})[str(minor)] = amount_texts(kind, amounts)
-    return found
+        by_type.setdefault(kind, {})[str(minor)] = amount_texts(kind, amounts)
+    return by_type
 
 
 def _sums(detail: Detail) -> dict[str, str]:
@@ -148,8 +148,12 @@ def numa_node(world: World, node: str) -> dict[str, Any] | str | None:
 
 
 def _pod(world: World, uid: str, holding: PodHolding) -> dict[str, Any]:
-    found = world.nodes.pod(uid)
-    named = {} if found is None else {"namespace": found[0].namespace, "name": found[0].name}
+    pod_and_row = world.nodes.pod(uid)
+    named = (
+        {}
+        if pod_and_row is None
+        else {"namespace": pod_and_row[0].namespace, "name": pod_and_row[0].name}
+    )
     source = {"reservation": holding.reservation} if holding.reservation else {}
     return {"uid": uid, **named, **_fields(holding.allocation), **source}
 

@@ -164,13 +164,13 @@ class PolicyMetrics(Collector):
             labels=(*_UNIT_LABELS, "resource"),
         )
         for policy, units in self._headrooms.of(self._world.policies):
-            for found in units:
-                labels = (policy.object.namespace, policy.object.name, found.unit.name)
-                pods.add_metric(labels, found.pods)
-                if found.unit.max_count is not None and found.pods_left is not None:
-                    most.add_metric(labels, found.unit.max_count)
-                    left.add_metric(labels, found.pods_left)
-                for resource, amount in sorted(found.resources_left.items()):
+            for headroom in units:
+                labels = (policy.object.namespace, policy.object.name, headroom.unit.name)
+                pods.add_metric(labels, headroom.pods)
+                if headroom.unit.max_count is not None and headroom.pods_left is not None:
+                    most.add_metric(labels, headroom.unit.max_count)
+                    left.add_metric(labels, headroom.pods_left)
+                for resource, amount in sorted(headroom.resources_left.items()):
                     size = 1000.0 if resource == "cpu" else 1.0
                     resources_left.add_metric((*labels, resource), amount / size)
         yield from (pods, most, left, resources_left)

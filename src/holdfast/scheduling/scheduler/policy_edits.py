@@ -72,7 +72,7 @@ class PolicyEdits:
 
     def retry(self) -> None:
         """Write what has changed."""
-        for node in {found.status.node_name for found in self._conflicting.values()}:
+        for node in {reservation.status.node_name for reservation in self._conflicting.values()}:
             self._retry_on(node)
 
     def _retry_on(self, node: str) -> None:

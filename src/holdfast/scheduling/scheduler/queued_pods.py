@@ -339,8 +339,8 @@ class InFlightPods:
 
     def get(self, uid: str) -> QueuedPodInfo | None:
         """Return the in-flight pod of that uid, or None."""
-        found = self._pods.get(uid)
-        return self._postponed.get(uid) if found is None else found[1]
+        in_flight = self._pods.get(uid)
+        return self._postponed.get(uid) if in_flight is None else in_flight[1]
 
     def postpone(self, pod: QueuedPodInfo) -> None:
         """Store no events for a pod until ``add`` is called again."""

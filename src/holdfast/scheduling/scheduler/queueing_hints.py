@@ -43,8 +43,8 @@ class QueueingHints(QueueingRules):
     ) -> None:
         self._profiles = profiles
         self._plugins = {
-            profile: {plugin.name: plugin for plugin in found.plugins}
-            for profile, found in profiles.items()
+            name: {plugin.name: plugin for plugin in profile.plugins}
+            for name, profile in profiles.items()
         }
         self._keyed: dict[str, Plugin] = {
             name: plugin
@@ -60,8 +60,8 @@ class QueueingHints(QueueingRules):
 
     def gating_plugin(self, pod_info: PodInfo) -> str:
         """Return the name of the PreEnqueue plugin that keeps a pod out of activeQ, or ""."""
-        found = self.gating_rejection(pod_info)
-        return "" if found is None else found[0]
+        plugin_and_rejection = self.gating_rejection(pod_info)
+        return "" if plugin_and_rejection is None else plugin_and_rejection[0]
 
     def gating_rejection(self, pod_info: PodInfo) -> tuple[str, Reject] | None:
         """Return that plugin's name and why it rejects the pod, or None."""
@@ -98,13 +98,13 @@ class QueueingHints(QueueingRules):
 
     def pod_keys(self, queued: QueuedPodInfo, plugin: str) -> Collection[Hashable]:
         """Return the keys of a pod for a plugin that finds the pods of an event by keys."""
-        found = self._plugins[queued.pod_info.scheduler_name].get(plugin)
-        return () if found is None else found.pod_keys(queued.pod_info)
+        instance = self._plugins[queued.pod_info.scheduler_name].get(plugin)
+        return () if instance is None else instance.pod_keys(queued.pod_info)
 
     def event_keys(self, event: ClusterEvent) -> EventKeys:
         """Return the keys of an event by plugin, for those that find its pods by keys."""
-        found = ((name, plugin.event_keys(event)) for name, plugin in self._keyed.items())
-        return {name: keys for name, keys in found if keys is not None}
+        pairs = ((name, plugin.event_keys(event)) for name, plugin in self._keyed.items())
+        return {name: keys for name, keys in pairs if keys is not None}
 
     def equivalence_key(self, queued: QueuedPodInfo) -> Hashable:
         """Return a key that is equal for pods of equal spec, namespace and visible labels.
@@ -167,12 +167,12 @@ class QueueingHints(QueueingRules):
 
     def _interested(self, event: ClusterEvent) -> frozenset[str]:
         key = (event.resource, event.action)
-        found = self._interested_by_event.get(key)
-        if found is None:
-            found = self._interested_by_event[key] = self._without_hint.union(
+        names = self._interested_by_event.get(key)
+        if names is None:
+            names = self._interested_by_event[key] = self._without_hint.union(
                 name
                 for plugins in self._plugins.values()
                 for name, plugin in plugins.items()
                 if plugin.traits.registers(event)
             )
-        return found
+        return names

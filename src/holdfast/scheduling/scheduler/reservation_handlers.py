@@ -125,8 +125,8 @@ class ReservationEventHandlers:
         """Return why a reservation is not queued, reported once; "" if it is queued."""
         if old is not None and not _scheduling_changed(old, new):
             return self._refused.get(new.uid, "")
-        found = list(check_reservation(new))
-        message = aggregate_message(found) if found else self._no_reserve_pod(new)
+        problems = list(check_reservation(new))
+        message = aggregate_message(problems) if problems else self._no_reserve_pod(new)
         if not message:
             self._refused.pop(new.uid, None)
         elif self._refused.get(new.uid) != message:

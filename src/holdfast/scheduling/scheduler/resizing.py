@@ -188,13 +188,13 @@ class Resizer:
     ) -> dict[str, Any]:
         status = reservation.status
         removed = dict.fromkeys(status.allocatable.keys() - amounts.keys())
-        found: dict[str, Any] = {"allocatable": {**amounts, **removed}}
+        new_status: dict[str, Any] = {"allocatable": {**amounts, **removed}}
         size = self._resizing.get(reservation.uid)
         if size is None or not size.restores:
-            found["conditions"] = reservation_status.with_resized(
+            new_status["conditions"] = reservation_status.with_resized(
                 status.conditions, "True", reservation_status.RESIZED, self._clock.now()
             )
-        return found
+        return new_status
 
     def _written(self, reservation: Reservation, amounts: dict[str, AmountText]) -> None:
         size = self._resizing.get(reservation.uid)
@@ -243,8 +243,8 @@ class Resizer:
 
         async def read() -> Reservation | None:
             try:
-                found = await self._client.get(RESERVATIONS, reservation.name)
-                return found if found.uid == reservation.uid else None
+                newest = await self._client.get(RESERVATIONS, reservation.name)
+                return newest if newest.uid == reservation.uid else None
             except NotFound:
                 return None
 

@@ -46,25 +46,23 @@ def reference_to(pod_info: PodInfo) -> ObjectReference:
 
 async def read_newest(client: Client, pod_info: PodInfo) -> ScheduledObject | None:
     """Read the stored object; None if an object with another uid has its name."""
-    found: ScheduledObject = await client.get(
+    obj: ScheduledObject = await client.get(
         resource_of(pod_info), pod_info.name, namespace_of(pod_info)
     )
-    return found if found.uid == pod_info.pod.uid else None
+    return obj if obj.uid == pod_info.pod.uid else None
 
 
-def node_of(found: ScheduledObject) -> str:
+def node_of(obj: ScheduledObject) -> str:
     """Return the node of the object, or ""."""
-    return found.status.node_name if isinstance(found, Reservation) else found.spec.node_name
+    return obj.status.node_name if isinstance(obj, Reservation) else obj.spec.node_name
 
 
-def wants_node(found: ScheduledObject) -> bool:
+def wants_node(obj: ScheduledObject) -> bool:
     """Tell whether the object is still to be scheduled."""
-    over = found.phase != PENDING if isinstance(found, Reservation) else found.finished
-    return not (over or node_of(found))
+    over = obj.phase != PENDING if isinstance(obj, Reservation) else obj.finished
+    return not (over or node_of(obj))
 
 
-def pod_info_of(world: World, found: ScheduledObject) -> PodInfo:
+def pod_info_of(world: World, obj: ScheduledObject) -> PodInfo:
     """Return the pod info of the object, that of the reserve pod for a reservation."""
-    return (
-        world.reserve_pod_info(found) if isinstance(found, Reservation) else world.pod_info(found)
-    )
+    return world.reserve_pod_info(obj) if isinstance(obj, Reservation) else world.pod_info(obj)

@@ -107,7 +107,7 @@ class Scheduler:
         self.metrics = Metrics()
         self._meter = Meter(self.metrics, clock.monotonic)
         self.profiles = {
-            name: replace(found, meter=self._meter) for name, found in profiles.items()
+            name: replace(profile, meter=self._meter) for name, profile in profiles.items()
         }
         self._background_tasks = BackgroundTasks()
         self.recorder = EventRecorder(client, clock)

@@ -184,10 +184,10 @@ class StatusReporter:
         try:
             async with self._slots:
                 listing = await self._client.list(EVENTS, pod_info.namespace, fields=fields)
-            found = listing.items
+            events = listing.items
         except HoldfastError:
             return ""  # without the right to read events the message is shorter
-        last = max(found, key=lambda event: event.last_seen).message if found else ""
+        last = max(events, key=lambda event: event.last_seen).message if events else ""
         return _FORBIDDEN.sub("", last)
 
     async def _mark_pod(self, pod_info: PodInfo, reason: str, message: str, nominated: str) -> None:
@@ -298,12 +298,12 @@ class StatusReporter:
     async def _read_if_pending(self, pod_info: PodInfo) -> ScheduledObject | None:
         """Return the newest version of an object that is still to be scheduled, or None."""
         try:
-            found = await read_newest(self._client, pod_info)
+            obj = await read_newest(self._client, pod_info)
         except Retryable:
             return pod_info.pod
         except HoldfastError:
             return None
-        return found if found is not None and wants_node(found) else None
+        return obj if obj is not None and wants_node(obj) else None
 
     def _event(self, pod_info: PodInfo, type_: str, reason: str, message: str, action: str) -> None:
         self._recorder.record(

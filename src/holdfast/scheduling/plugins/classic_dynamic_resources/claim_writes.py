@@ -53,14 +53,14 @@ class ClassicWrites:
 
     def negotiate(self, spec: PodSchedulingSpec) -> ApiCalls:
         """Create the PodScheduling, or update it if its spec differs."""
-        found = self.ledger.negotiation_of(self.pod)
-        if found is not None and not is_owned(found, self.pod):
-            yield from self._delete(found)
-            found = None
-        if found is None:
+        negotiation = self.ledger.negotiation_of(self.pod)
+        if negotiation is not None and not is_owned(negotiation, self.pod):
+            yield from self._delete(negotiation)
+            negotiation = None
+        if negotiation is None:
             stored = yield self._creation(spec)
-        elif found.spec != spec:
-            stored = yield self._spec_patch(found, spec)
+        elif negotiation.spec != spec:
+            stored = yield self._spec_patch(negotiation, spec)
         else:
             return
         self.ledger.upsert(stored)
@@ -71,11 +71,11 @@ class ClassicWrites:
         Drivers would look at it until the pod is gone.
         """
         for attempt in range(_MAX_ATTEMPTS):
-            found = self.ledger.negotiation_of(self.pod)
-            if found is None:
+            negotiation = self.ledger.negotiation_of(self.pod)
+            if negotiation is None:
                 return
             try:
-                yield from self._delete(found)
+                yield from self._delete(negotiation)
                 return
             except HoldfastError:
                 if attempt == _MAX_ATTEMPTS - 1:
@@ -84,10 +84,14 @@ class ClassicWrites:
 
     def clear_selected_node(self) -> Iterator[ApiCall]:
         """Return the call after which drivers are not asked to allocate, if they are now."""
-        found = self.ledger.negotiation_of(self.pod)
-        if found is not None and is_owned(found, self.pod) and found.spec.selected_node:
-            spec = PodSchedulingSpec("", found.spec.potential_nodes)
-            yield self._spec_patch(found, spec)
+        negotiation = self.ledger.negotiation_of(self.pod)
+        if (
+            negotiation is not None
+            and is_owned(negotiation, self.pod)
+            and negotiation.spec.selected_node
+        ):
+            spec = PodSchedulingSpec("", negotiation.spec.potential_nodes)
+            yield self._spec_patch(negotiation, spec)
 
     def _creation(self, spec: PodSchedulingSpec) -> ApiCall:
         pod, resource = self.pod, self._resources.pod_scheduling
@@ -100,18 +104,22 @@ class ClassicWrites:
         }
         return ApiCall("create", resource.path(pod.namespace), body, returns=PodScheduling)
 
-    def _spec_patch(self, found: PodScheduling, spec: PodSchedulingSpec) -> ApiCall:
+    def _spec_patch(self, negotiation: PodScheduling, spec: PodSchedulingSpec) -> ApiCall:
         # Drivers write the status at any time: no resourceVersion, only the scheduler has the spec.
-        body = {"metadata": {"uid": found.uid}, "spec": _spec(spec)}
-        path = self._resources.pod_scheduling.path(found.namespace, found.name)
+        body = {"metadata": {"uid": negotiation.uid}, "spec": _spec(spec)}
+        path = self._resources.pod_scheduling.path(negotiation.namespace, negotiation.name)
         return ApiCall("patch", path, body, MERGE_PATCH, PodScheduling)
 
-    def _delete(self, found: PodScheduling) -> ApiCalls:
-        path = self._resources.pod_scheduling.path(found.namespace, found.name)
-        body = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": found.uid}}
+    def _delete(self, negotiation: PodScheduling) -> ApiCalls:
+        path = self._resources.pod_scheduling.path(negotiation.namespace, negotiation.name)
+        body = {
+            "apiVersion": "v1",
+            "kind": "DeleteOptions",
+            "preconditions": {"uid": negotiation.uid},
+        }
         with suppress(NotFound):
             yield ApiCall("delete", path, body, returns=None)
-        self.ledger.delete(found)
+        self.ledger.delete(negotiation)
 
     # --- claims -------------------------------------------------------------------------------
 
@@ -215,8 +223,8 @@ class ClassicWrites:
         """Reserve the claim for the pod, and for pods that wait for their turn to do so."""
         consumers, most = claim.status.reserved_for, MAX_CONSUMERS if is_shared(claim) else 1
         in_flight = self.ledger.consumers_in_flight
-        found = in_flight.to_write(claim.uid, consumers, self.pod, _available(claim), most)
-        return {"reservedFor": found}
+        reserved_for = in_flight.to_write(claim.uid, consumers, self.pod, _available(claim), most)
+        return {"reservedFor": reserved_for}
 
     def _without_pod(self, claim: ClassicClaim) -> list[Any]:
         return [consumer for consumer in claim.status.reserved_for if consumer.uid != self.pod.uid]
@@ -229,12 +237,12 @@ def held_for_others(claims: Iterable[ClassicPodClaim], uid: str) -> list[Classic
     for ever. A claim that was created for the pod is of no use to others, but one that is being
     deleted stays until it is not used.
     """
-    found = {
+    by_uid = {
         of_pod.claim.uid: of_pod.claim
         for of_pod in claims
         if of_pod.claim.is_reserved_for(uid) and (of_pod.claim.is_deleted or not of_pod.entry.owned)
     }
-    return [found[key] for key in sorted(found)]
+    return [by_uid[key] for key in sorted(by_uid)]
 
 
 def _available(claim: ClassicClaim) -> NodeSelector | None:

@@ -59,8 +59,8 @@ class Negotiation(ClassicClaims, NodeScorer):
 
     def reserve(self, placement: Placement) -> None:
         """Decide what to ask drivers."""
-        found = self.own_negotiation
-        before = PodSchedulingSpec() if found is None else found.spec
+        negotiation = self.own_negotiation
+        before = PodSchedulingSpec() if negotiation is None else negotiation.spec
         fitting = np.array([placement.row], np.intp) if self.fitting is None else self.fitting
         kept = () if self._has_excluded(before.potential_nodes) else before.potential_nodes
         nodes = potential_nodes(self.nodes, fitting, kept, self.pod.uid)

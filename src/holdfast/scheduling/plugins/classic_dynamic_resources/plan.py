@@ -82,14 +82,16 @@ class ClassicClaims(NodeFilter, PreemptionRules, Reserver):
     @property
     def own_negotiation(self) -> PodScheduling | None:
         """The PodScheduling, unless it belongs to an earlier pod of the same name."""
-        found = self.negotiation
-        return found if found is not None and is_owned(found, self.pod.pod) else None
+        negotiation = self.negotiation
+        return (
+            negotiation if negotiation is not None and is_owned(negotiation, self.pod.pod) else None
+        )
 
     @cached_property
     def unsuitable_nodes(self) -> Mapping[str, tuple[str, ...]]:
         """What drivers answered, by name of the entry; an empty list is an answer, too."""
-        found = self.own_negotiation
-        answers = () if found is None else found.status.claims
+        negotiation = self.own_negotiation
+        answers = () if negotiation is None else negotiation.status.claims
         return {answer.pod_resource_claim_name: answer.unsuitable_nodes for answer in answers}
 
     @cached_property
@@ -111,9 +113,9 @@ class ClassicClaims(NodeFilter, PreemptionRules, Reserver):
 
     def suitable_for_class(self, claim: ClassicClaim) -> Bools:
         """Return the rows on which claims of the claim's class can be allocated."""
-        found = self.ledger.classes.get(claim.spec.resource_class_name)
-        assert found is not None, "PreFilter checks that the class exists"
-        return self.ledger.selector_masks.rows_of(found.suitable_nodes)
+        resource_class = self.ledger.classes.get(claim.spec.resource_class_name)
+        assert resource_class is not None, "PreFilter checks that the class exists"
+        return self.ledger.selector_masks.rows_of(resource_class.suitable_nodes)
 
     def available(self, claim: ClassicClaim) -> Bools:
         """Return the rows that can use an allocated claim."""
@@ -139,8 +141,8 @@ class ClassicClaims(NodeFilter, PreemptionRules, Reserver):
 
     def count_reasons(self, rows: Rows) -> Mapping[str, int]:
         """Count the messages over rejected rows."""
-        found = Counter(self.codes[rows].tolist())
-        return {MESSAGES[code]: count for code, count in found.items() if code in MESSAGES}
+        counts = Counter(self.codes[rows].tolist())
+        return {MESSAGES[code]: count for code, count in counts.items() if code in MESSAGES}
 
     def explain(self, rows: Rows) -> Mapping[str, Any]:
         """Return the claims, the negotiation, and for each rejected node what each claim says."""
@@ -170,7 +172,7 @@ class ClassicClaims(NodeFilter, PreemptionRules, Reserver):
         """
         elsewhere = rows[self.codes[rows] == UNAVAILABLE]
         no_room = bool((self.codes[rows] == UNSUITABLE).any())
-        found = {
+        by_uid = {
             of_pod.claim.uid: of_pod.claim
             for of_pod in self.claims
             if may_be_released(of_pod.claim, self.pod.uid)
@@ -179,7 +181,7 @@ class ClassicClaims(NodeFilter, PreemptionRules, Reserver):
                 or not self.available(of_pod.claim)[elsewhere].all()
             )
         }
-        return list(found.values())
+        return list(by_uid.values())
 
     def unreserve(self, placement: Placement) -> None:
         """End the reservations in flight."""

@@ -218,11 +218,11 @@ class DryRunColumns:
 
 def _ranks(bits: int) -> list[int]:
     """Return which bits are set."""
-    found = []
+    ranks = []
     while bits:
-        found.append((bits & -bits).bit_length() - 1)
+        ranks.append((bits & -bits).bit_length() - 1)
         bits &= bits - 1
-    return found
+    return ranks
 
 
 class DryRunCache:
@@ -254,7 +254,7 @@ class DryRunCache:
 
 def dry_run_cache_of(world: World) -> DryRunCache:
     """Return the cache of this world; a fork starts with an empty one."""
-    found: DryRunCache | None = world.caches.get(_KEY)
-    if found is None:
-        found = world.caches[_KEY] = DryRunCache(world)
-    return found
+    cache: DryRunCache | None = world.caches.get(_KEY)
+    if cache is None:
+        cache = world.caches[_KEY] = DryRunCache(world)
+    return cache

@@ -107,10 +107,12 @@ class DefaultPreemption(Plugin):
         search = CandidateSearch(rejection, view)
         if pod.is_reserve_pod and (node := _node_with_terminating_victims(search, rejection, view)):
             return PostFilterResult(self.name, nominated_node=node, code=Code.PASS)
-        found = search.best()
+        rows_and_cost = search.best()
         if view.world.auditor is not None:
-            view.world.auditor.note_faults(search.faults(() if found is None else found[0][:1]))
-        if found is None:
+            view.world.auditor.note_faults(
+                search.faults(() if rows_and_cost is None else rows_and_cost[0][:1])
+            )
+        if rows_and_cost is None:
             counts_by_reason, errors = search.statuses()
             if errors:
                 distinct = list(dict.fromkeys(errors))
@@ -119,7 +121,7 @@ class DefaultPreemption(Plugin):
             return self._no_candidates(rejection, counts_by_reason)
         if rejection.extender_preemption is not None:
             return self._agreed(search, rejection.extender_preemption, view)
-        rows, names = found[0], view.nodes.names
+        rows, names = rows_and_cost[0], view.nodes.names
         best = search.candidate(rows[0])
         return PostFilterResult(
             self.name, nominated_node=best.node, victims=best.victims, code=Code.PASS,
@@ -219,9 +221,9 @@ def _what_counts(
     filters: Sequence[FilterPair], view: View
 ) -> tuple[Sequence[int], Sequence[PodLimit]]:
     """Return the resources and limits of the dry runs; none if rows are dry-run one by one."""
-    found = requiring_resources(filters)
-    if found is None:
+    plan_and_needs = requiring_resources(filters)
+    if plan_and_needs is None:
         return (), ()
     in_sets = nominated_in_sets(filters, view.world, view.pod)
-    resources = [resource for resource, _ in found[1].amounts]
+    resources = [resource for resource, _ in plan_and_needs[1].amounts]
     return resources, CollectedLimits(filters, in_sets).limits

@@ -99,8 +99,8 @@ class CostColumns:
         ``is_among`` and ``among`` tell which rows count. Usually the few rows that are kept in
         order suffice; else all rows are compared.
         """
-        found = self._cheapest_rows.first(is_among) if self._cheapest_rows is not None else None
-        return self.cheapest_of_all(among()) if found is None else found
+        rows = self._cheapest_rows.first(is_among) if self._cheapest_rows is not None else None
+        return self.cheapest_of_all(among()) if rows is None else rows
 
     def keep_cheapest_rows(self, size: int) -> None:
         """Keep the cheapest of ``size`` rows in order from now on, if they are not yet."""
@@ -136,8 +136,8 @@ class CostColumns:
         if len(rows) > 1:
             starts = self.start[rows]
             rows = rows[starts == starts.max()]
-        found: list[int] = rows.tolist()
-        return found
+        row_numbers: list[int] = rows.tolist()
+        return row_numbers
 
     def _key(self, row: int) -> RankingKey:
         return int(self.weight[row]), int(self.total[row]), -float(self.start[row])
@@ -173,15 +173,15 @@ class CheapestRows:
 
     def first(self, among: Callable[[int], bool]) -> list[int] | None:
         """Return the rows ``among`` with the smallest key; None if none of these rows is."""
-        found: list[int] = []
+        rows: list[int] = []
         least: RankingKey | None = None
         for key, row in self._rows:
             if least is not None and key != least:
                 break
             if among(row):
                 least = key
-                found.append(row)
-        return found or None
+                rows.append(row)
+        return rows or None
 
     def faults(self, keys: Mapping[int, RankingKey]) -> Iterator[str]:
         """Name a difference to the rows whose key is below the bound."""

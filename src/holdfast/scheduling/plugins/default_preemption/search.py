@@ -156,11 +156,14 @@ class CandidateSearch:
             return
         yield from self._columns.faults(self._view.now)
         for row in rows:
-            tried, found = dry_run(self._context, row), self.candidate(row)
+            tried, expected = dry_run(self._context, row), self.candidate(row)
             if isinstance(tried, Status):
-                yield f"{found.node}: the columns have victims, its dry run says {tried.reasons}"
-            elif (set(tried.victims), tried.violations) != (set(found.victims), found.violations):
-                yield f"{found.node}: its dry run has other victims"
+                yield f"{expected.node}: the columns have victims, its dry run says {tried.reasons}"
+            elif (set(tried.victims), tried.violations) != (
+                set(expected.victims),
+                expected.violations,
+            ):
+                yield f"{expected.node}: its dry run has other victims"
 
     def statuses(self) -> tuple[Mapping[str, int], list[str]]:
         """Return the reasons with their numbers of nodes, and errors; for no candidates."""
@@ -280,29 +283,29 @@ class CandidateSearch:
         size = self._size
         if self._columns is None or self._needs is None:
             return np.ones(size, np.bool_)
-        found: list[Bools] = []
+        masks: list[Bools] = []
         ranked = self._view.nodes.ranked_pods()
         if self._needs.unknown_rows is not None:
-            found.append(self._needs.unknown_rows[:size])
-        found.extend(rows[:size] for rows in self._limits.unknown_rows)
+            masks.append(self._needs.unknown_rows[:size])
+        masks.extend(rows[:size] for rows in self._limits.unknown_rows)
         if ranked.latest_start >= self._view.now:
-            found.append(ranked.newest_start[:size] >= self._view.now)
+            masks.append(ranked.newest_start[:size] >= self._view.now)
         if (protected := self._context.protected_victims) is not None:
             counts = ranked.values_of(*protected_pods(protected))
-            found.append(counts.totals[:size] > 0)
+            masks.append(counts.totals[:size] > 0)
         if self._rejection.statuses and EXTENDER in self._rejection.statuses.plugins():
             # Nodes that extenders rejected have resources: the dry run shows that none help.
-            found.append(self._rejection.statuses.rows_of_plugin(EXTENDER))
+            masks.append(self._rejection.statuses.rows_of_plugin(EXTENDER))
         if inside := self._view.world.nominated_owner_rows.rows():
-            found.append(np.isin(np.arange(size), list(inside)))
+            masks.append(np.isin(np.arange(size), list(inside)))
         own = self._view.nodes.row_of.get(self._view.world.nominations.node_of(self._view.pod.uid))
         if own is not None:
-            found.append(np.arange(size) == own)
-        return np.logical_or.reduce(found) if found else None
+            masks.append(np.arange(size) == own)
+        return np.logical_or.reduce(masks) if masks else None
 
     def _rows_depending_on_pods(self) -> Bools | None:
         """Return the rows where pods matter to a filter by more than resources and limits."""
-        found: list[Bools] = []
+        masks: list[Bools] = []
         nominations, priority = self._view.world.nominations, self._view.pod.priority
         nominated: list[Rows | list[int]] = []
         for plugin, plan in self._rejection.filters:
@@ -312,18 +315,18 @@ class CandidateSearch:
             if not is_resource_plan or overrides(plan, PreemptionRules.depends_on_pods):
                 depending = rules_of(plan).depends_on_pods()
                 if isinstance(depending, np.ndarray):
-                    found.append(depending[: self._size])
+                    masks.append(depending[: self._size])
                 elif depending:
-                    found.append(np.ones(self._size, np.bool_))
+                    masks.append(np.ones(self._size, np.bool_))
             if nominations and not is_resource_plan:
                 nominated.append(nominations.columns.rows())
         if nominations:
             of = nominations.columns.rows_of
             nominated.extend(of(incomplete, priority) for incomplete in self._limits.incomplete_for)
         for rows in nominated:
-            found.append(np.zeros(self._size, np.bool_))
-            found[-1][rows] = True
-        return np.logical_or.reduce(found) if found else None
+            masks.append(np.zeros(self._size, np.bool_))
+            masks[-1][rows] = True
+        return np.logical_or.reduce(masks) if masks else None
 
     def _bounds(self) -> list[tuple[PreemptionCost, int]]:
         """Return the rows that need a dry run with their lower bounds, cheapest first."""
@@ -340,10 +343,10 @@ class CandidateSearch:
 
     def outcome(self, row: int) -> Candidate | Status:
         """Return the result of a row's real dry run."""
-        found = self._outcomes.get(row)
-        if found is None:
-            found = self._outcomes[row] = dry_run(self._context, row)
-        return found
+        outcome = self._outcomes.get(row)
+        if outcome is None:
+            outcome = self._outcomes[row] = dry_run(self._context, row)
+        return outcome
 
     def _in_columns(self, plan: NodeFilter) -> bool:
         """Return whether the columns contain all of a filter's conditions."""

@@ -254,8 +254,8 @@ class DryRunFilters:
         if in_sets is None:
             return plan.count_reasons(rows)
         added, change = in_sets.verdicts(plan)[rows] != 0, in_sets.change
-        found = plan.count_reasons(rows[~added])
-        return Counter(found) + Counter(
+        counts = plan.count_reasons(rows[~added])
+        return Counter(counts) + Counter(
             reason for row in rows[added].tolist() for reason in plan.reasons(row, change)
         )
 

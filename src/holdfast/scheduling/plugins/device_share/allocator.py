@@ -85,16 +85,16 @@ class DeviceAllocator(RowSearches, NodeScorer, PreemptionRules, Reserver):
 
     def depends_on_pods(self) -> NDArray[np.bool_]:
         """Return the rows with pods that use devices."""
-        found = np.zeros(self.nodes.capacity, np.bool_)
-        found[self.ledger.rows_with_pods()] = True
-        return found
+        mask = np.zeros(self.nodes.capacity, np.bool_)
+        mask[self.ledger.rows_with_pods()] = True
+        return mask
 
     def reason_groups(self, rows: AnyRows) -> NDArray[np.int64]:
         """Return a number by row: equal ones have equal results without a reservation."""
-        found = self.ledger.cases(self.with_class, rows)
+        groups = self.ledger.cases(self.with_class, rows)
         if self.numa is not None:
-            found = (found << _SIGNATURE_BITS) + self.numa.ledger.signatures()[rows]
-        return found
+            groups = (groups << _SIGNATURE_BITS) + self.numa.ledger.signatures()[rows]
+        return groups
 
     def explain(self, rows: Rows) -> Mapping[str, Any]:
         """Return what the pod lacks; on nodes that other plugins rejected first if these are all.
@@ -148,8 +148,8 @@ class DeviceAllocator(RowSearches, NodeScorer, PreemptionRules, Reserver):
         cases = self.reason_groups(rows)
         _, first, places = np.unique(cases, return_index=True, return_inverse=True)
         table = np.array([value(of_row(row)) for row in rows_at(rows, first)], dtype)
-        found: NDArray[Any] = table[places]
-        return found
+        values: NDArray[Any] = table[places]
+        return values
 
     def _stores_results_of(self, rows: AnyRows) -> bool:
         """Return whether to look up results by case; for few rows that costs more than it saves."""
@@ -227,18 +227,18 @@ class DeviceAllocator(RowSearches, NodeScorer, PreemptionRules, Reserver):
         They are written with the Binding.
         """
         ledger, uid, node = self.ledger, placement.pod.uid, placement.node
-        found = self._search_for(placement)
-        if found.code:
-            return Reject(Code(found.code), found.reasons)
-        if found.allocations is None:
+        result = self._search_for(placement)
+        if result.code:
+            return Reject(Code(result.code), result.reasons)
+        if result.allocations is None:
             return None
-        use = use_of(found.allocations)
+        use = use_of(result.allocations)
         if placement.pod.is_reserve_pod:
             ledger.enter_reservation(uid, node, use, yields=True)
         else:
             claimant = assumed_claimant(placement.pod)
             ledger.enter(uid, node, use, placement.reservation, claimant)
-        text = allocations_text(found.allocations, ledger.ids(node))
+        text = allocations_text(result.allocations, ledger.ids(node))
         placement.annotations[DEVICE_ALLOCATED] = text
         return None
 
@@ -287,9 +287,9 @@ class DevicePreAllocator(DeviceAllocator):
         return iter(())
 
 
-def _code(found: Found) -> int:
-    return found.code
+def _code(result: Found) -> int:
+    return result.code
 
 
-def _score(found: Found) -> float:
-    return found.score
+def _score(result: Found) -> float:
+    return result.score

@@ -29,14 +29,14 @@ def explain_rows(plan: RowSearches, rows: Rows) -> Json:
     if not isinstance(asked, RequestedDevices):
         return {"requests": [], "closest": None, "reservations": []}
     signatures, first = np.unique(ledger.signatures()[rows], return_index=True)
-    found = [
+    candidates = [
         (*_closeness(ledger.state(signature), asked), -int(row))
         for signature, row in zip(
             signatures.tolist()[:MAX_STATES], rows[first].tolist(), strict=False
         )
         if signature != NO_DEVICE
     ]
-    best = max(found, default=None)
+    best = max(candidates, default=None)
     slots = [] if plan.match is None else plan.match.slots.tolist()
     return {
         "requests": [
@@ -61,8 +61,8 @@ def _fitting(
     devices: NodeDeviceState, asked: RequestedDevices, request: SharedDeviceRequest
 ) -> int:
     """Return how many devices of a type would each serve its part of the request."""
-    found = find_candidates(devices, asked, request, UNRESTRICTED)
-    return 0 if isinstance(found, DeviceRejection) else len(found.free)
+    candidates = find_candidates(devices, asked, request, UNRESTRICTED)
+    return 0 if isinstance(candidates, DeviceRejection) else len(candidates.free)
 
 
 def _node(plan: RowSearches, asked: RequestedDevices, row: int) -> Json:
@@ -98,12 +98,12 @@ def _reserved(
     plan: RowSearches, remaining: dict[str, DeviceUse], kind: str, minor: int
 ) -> list[Json]:
     """Return what reservations keep of a device beside their owners."""
-    found = []
+    entries = []
     for uid, use in remaining.items():
         for _, _, amounts in use.within(frozenset(((kind, minor),))).amounts:
             name = plan.reservations.name_of(uid)
-            found.append({"reservation": name, "amounts": _amounts(kind, amounts)})
-    return found
+            entries.append({"reservation": name, "amounts": _amounts(kind, amounts)})
+    return entries
 
 
 def _reservation(plan: RowSearches, slot: int) -> Json:

@@ -100,8 +100,12 @@ class DeviceShare(Plugin):
         asked = searches_for(frozenset()).asked
         if isinstance(asked, Found) and not with_class:
             return Reject(Code(asked.code), asked.reasons) if asked.code else Skip()
-        found = view.matched_reservations
-        match = found if isinstance(found, ReservationMatch) and len(found.rows) else None
+        matched_reservations = view.matched_reservations
+        match = (
+            matched_reservations
+            if isinstance(matched_reservations, ReservationMatch) and len(matched_reservations.rows)
+            else None
+        )
         kind = DevicePreAllocator if match is not None and match.pre_allocates else DeviceAllocator
         return kind(
             view.nodes, world.device_share, world.reservations, world.devices, searches_for, match,
@@ -134,11 +138,11 @@ class DeviceShare(Plugin):
         @cache
         def searches_for(served: frozenset[int]) -> Searches:
             asked = asked_by(pod, resources, served)
-            found = known.get(asked, pod.namespace)
-            if found is None:
-                found = Searches(world.device_share, asked, self.args)
-                known.put(asked, found, pod.namespace)
-            return found
+            searches = known.get(asked, pod.namespace)
+            if searches is None:
+                searches = Searches(world.device_share, asked, self.args)
+                known.put(asked, searches, pod.namespace)
+            return searches
 
         return searches_for
 

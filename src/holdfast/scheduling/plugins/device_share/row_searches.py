@@ -78,7 +78,9 @@ class RowSearches(ReservationFilter):
         """
         slots = self.reservations.slots_on(self.match, row)
         options = [self.of_reservation(slot, change) for slot in slots]
-        return min((*options, self.without_reservation(row, change)), key=lambda found: found.code)
+        return min(
+            (*options, self.without_reservation(row, change)), key=lambda result: result.code
+        )
 
     def without_reservation(self, row: int, change: PodChange = NO_CHANGE) -> Found:
         """Return the result for a row if the pod uses no reservation there."""

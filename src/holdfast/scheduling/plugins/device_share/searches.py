@@ -91,11 +91,11 @@ class Searches:
             self._version = self._ledger.version
             self._found.clear()
         key = (signature, offer, numa_nodes)
-        found = self._found.get(key)
-        if found is None:
+        result = self._found.get(key)
+        if result is None:
             state = self._ledger.state(signature)
-            found = self._found[key] = self._search(asked, state, offer, numa_nodes)
-        return found
+            result = self._found[key] = self._search(asked, state, offer, numa_nodes)
+        return result
 
     def use_by(
         self, asked: RequestedDevices, signature: int, offer: DeviceOffer | None
@@ -168,14 +168,14 @@ class CaseResults:
         if not len(self._cases):
             return np.zeros(len(cases), np.bool_)
         at = np.searchsorted(self._cases, cases)
-        found: NDArray[np.bool_] = self._cases[np.minimum(at, len(self._cases) - 1)] == cases
-        return found
+        are_known: NDArray[np.bool_] = self._cases[np.minimum(at, len(self._cases) - 1)] == cases
+        return are_known
 
     def add(self, cases: Ints, results: Sequence[Found]) -> None:
         """Store the results of cases that had none."""
         self._cases = np.append(self._cases, cases)
-        self._codes = np.append(self._codes, np.array([found.code for found in results], np.int8))
-        self._scores = np.append(self._scores, [float(found.score) for found in results])
+        self._codes = np.append(self._codes, np.array([result.code for result in results], np.int8))
+        self._scores = np.append(self._scores, [float(result.score) for result in results])
         order = np.argsort(self._cases)
         self._cases, self._codes = self._cases[order], self._codes[order]
         self._scores = self._scores[order]

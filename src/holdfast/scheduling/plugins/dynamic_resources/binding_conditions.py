@@ -44,13 +44,13 @@ class BindingTimeout(BindingFailed):
 
 def progress_of(claim: ResourceClaim) -> Progress:
     """Return how far the devices of a claim are prepared; one that failed decides."""
-    found = Progress.READY
+    progress = Progress.READY
     for result in conditional_results(claim):
         if not _true_conditions(claim, result).isdisjoint(result.binding_failure_conditions):
             return Progress.FAILED
         if missing_conditions(claim, result):
-            found = Progress.WAITING
-    return found
+            progress = Progress.WAITING
+    return progress
 
 
 def missing_conditions(claim: ResourceClaim, result: DeviceResult) -> list[str]:

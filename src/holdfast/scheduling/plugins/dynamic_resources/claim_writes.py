@@ -108,8 +108,8 @@ class ClaimWrites:
     def _possibly_written(self) -> list[ResourceClaim]:
         """Return claims whose write may be stored although it returned an error."""
         allocated = {claim.uid for claim in self.in_flight}
-        found = [claim for claim in self.claims if claim.uid in allocated]
-        return found if self.extended_claim is None else [*found, self.extended_claim]
+        claims = [claim for claim in self.claims if claim.uid in allocated]
+        return claims if self.extended_claim is None else [*claims, self.extended_claim]
 
     def _read_stored(self, claim: ResourceClaim) -> ApiCalls:
         """Read the stored claim: its devices must be known when its allocation in flight ends."""

@@ -137,7 +137,7 @@ class DevicePreemption:
 
     def _candidates(self) -> list[Candidate]:
         """Return the rows where evictions help, with their victims, in the order of the rows."""
-        found: dict[int, Candidate] = {}
+        candidates: dict[int, Candidate] = {}
         best: PreemptionCost | None = None
         for bound, row in self._rows_by_bound():
             if best is not None and bound > best:
@@ -150,12 +150,12 @@ class DevicePreemption:
                     break
                 continue
             if candidate is not None:
-                found[row] = candidate
+                candidates[row] = candidate
                 cost = cost_of(candidate, self._view.now)
                 best = cost if best is None else min(best, cost)
-            if len(found) == MAX_CANDIDATES or (found and self._work_left <= 0):
+            if len(candidates) == MAX_CANDIDATES or (candidates and self._work_left <= 0):
                 break
-        return [found[row] for row in sorted(found)]
+        return [candidates[row] for row in sorted(candidates)]
 
     def _rows_by_bound(self) -> Iterator[tuple[PreemptionCost, int]]:
         """Return rows with users that may be evicted, the least lower bound of their cost first."""
@@ -257,8 +257,8 @@ class DevicePreemption:
         state = unallocated.results.state_of(row)
         pools = self._devices.inventory.node_pools.of(node)
         ids = [candidate.id for pool in pools for candidate in pool.candidates]
-        found = None if state is None else (id(unallocated), state)
-        return found, {device: i for i, device in enumerate(ids)}
+        key = None if state is None else (id(unallocated), state)
+        return key, {device: i for i, device in enumerate(ids)}
 
     def _search(
         self, row: int, freed: Sequence[FreeableClaim], nominated: Collection[PodInfo]

@@ -155,12 +155,12 @@ class DeviceSearch(msgspec.Struct):
                 unallocated = self.unallocated_for(bits)
                 first = self._first_of(bits)
                 codes[some] = unallocated.codes(rows[some], first, all_rows=all_rows)
-        found: Bools | None = None
+        fits: Bools | None = None
         for number, claim in enumerate(self.claims):
             if claim.status.allocation is not None:
-                if found is None:
-                    found = codes == FITS
-                elsewhere = found & ~self._mask(number, claim)[rows]
+                if fits is None:
+                    fits = codes == FITS
+                elsewhere = fits & ~self._mask(number, claim)[rows]
                 if elsewhere.any():
                     self.unavailable.add(number)
                     codes[elsewhere] = UNAVAILABLE
@@ -192,10 +192,10 @@ class DeviceSearch(msgspec.Struct):
                 yield from results.refresh_in_steps(some, self._first_of(bits))
 
     def _rows_of(self, bits: int, rows: RowsToSearch) -> Rows:
-        found = rows()
+        rows_to_search = rows()
         if self._served_everywhere() == bits:
-            return found
-        some: Rows = found[self._device_served(found) == bits]
+            return rows_to_search
+        some: Rows = rows_to_search[self._device_served(rows_to_search) == bits]
         return some
 
     def _first_of(self, bits: int) -> int:

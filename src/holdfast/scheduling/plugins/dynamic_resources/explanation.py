@@ -136,9 +136,9 @@ class _Explanation:
             self._add(node.name, obstacles, unallocated)
         return True
 
-    def _add(self, node: str, found: NodeObstacles, unallocated: UnallocatedClaims) -> None:
-        claim = unallocated.claims[found.request.claim]
-        name = found.request.alternatives[0].request_name
+    def _add(self, node: str, obstacles: NodeObstacles, unallocated: UnallocatedClaims) -> None:
+        claim = unallocated.claims[obstacles.request.claim]
+        name = obstacles.request.alternatives[0].request_name
         key = (claim.key, name)
         self._nodes[key].append(node)
         if claim is unallocated.extended_claim:
@@ -146,15 +146,17 @@ class _Explanation:
                 served = (mapping.resource_name, mapping.container_name)
                 self._mappings.setdefault(mapping.request_name, served)
         known = self._alternatives.setdefault(key, {})
-        for alternative in found.request.alternatives:
+        for alternative in obstacles.request.alternatives:
             one = known.get(alternative.label)
             if one is None:
                 one = known[alternative.label] = _AlternativeObstacles(alternative)
-            _add_node(one, alternative, node, found)
-        if found.error and not any(
-            found.error == obstacle.rule for one in found.devices for obstacle in one.obstacles
+            _add_node(one, alternative, node, obstacles)
+        if obstacles.error and not any(
+            obstacles.error == obstacle.rule
+            for one in obstacles.devices
+            for obstacle in one.obstacles
         ):
-            self._errors[found.error].append(node)
+            self._errors[obstacles.error].append(node)
 
     def requests(self) -> list[Json]:
         """Return the requests that fail, those that fail on most nodes first."""
@@ -212,11 +214,11 @@ class _Explanation:
     def _closest(self, one: _AlternativeObstacles) -> Json | None:
         if one.closest is None:
             return None
-        _, node, rejected, found = one.closest
+        _, node, rejected, device_count = one.closest
         return {
             "node": node,
             "device": "/".join(rejected.candidate.id),
-            "found": found,
+            "found": device_count,
             "obstacles": [
                 {"kind": o.kind.value, "rule": o.rule, "detail": o.detail}
                 for o in rejected.obstacles
@@ -230,12 +232,12 @@ class _Explanation:
 
 
 def _add_node(
-    one: _AlternativeObstacles, alternative: RequestAlternative, node: str, found: NodeObstacles
+    one: _AlternativeObstacles, alternative: RequestAlternative, node: str, obstacles: NodeObstacles
 ) -> None:
     """Add a node; alternatives of one label have different indexes where claims differ by node."""
-    here = found.found.get(alternative.index, 0)
+    here = obstacles.found.get(alternative.index, 0)
     one.found = max(one.found, here)
-    every = [d for d in found.devices if d.alternative is alternative]
+    every = [d for d in obstacles.devices if d.alternative is alternative]
     # Devices of another sort matter only where there are no others.
     of_class = [d for d in every if not d.obstacles[0].of_class]
     rejected = of_class if of_class or here else every
@@ -256,9 +258,9 @@ def _add_node(
         )
         if one.closest is None or distance < one.closest[0]:
             one.closest = (distance, node, device, here)
-    for pool in found.pools:
+    for pool in obstacles.pools:
         one.by_obstacle[pool].nodes.add(node)
-    if not rejected and not found.pools and not found.error:
+    if not rejected and not obstacles.pools and not obstacles.error:
         one.by_obstacle[TOO_FEW if here else NO_DEVICE].nodes.add(node)
 
 
@@ -324,7 +326,7 @@ def _explain_resource(devices: DeviceSearch, name: str) -> Json:
 def _allocatable_devices(devices: DeviceSearch, device_class: str, rows: Rows) -> NDArray[np.int64]:
     """Return per row how many devices one claim could get now: not those with a taint, say."""
     inventory = devices.inventory
-    found, left = np.zeros(len(rows), np.int64), np.arange(len(rows))
+    counts, left = np.zeros(len(rows), np.int64), np.arange(len(rows))
     for count in range(1, MAX_DEVICES + 1):
         request = ExactRequest(device_class_name=device_class, count=count)
         asked = DeviceClaim(requests=(DeviceRequest(name="request", exactly=request),))
@@ -335,10 +337,10 @@ def _allocatable_devices(devices: DeviceSearch, device_class: str, rows: Rows) -
             break
         results = inventory.allocation_cache.results(allocator, devices.limits.steps)
         left = left[results.codes(rows[left], all_rows=True) == FITS]
-        found[left] = count
+        counts[left] = count
         if not len(left):
             break
-    return found
+    return counts
 
 
 def _amount(node: str, total: int, free: int) -> Json:

@@ -68,12 +68,12 @@ class FreeableClaims:
         """Return the claims with devices that the node of a row can use."""
         node = self._view.nodes.nodes[row]
         assert node is not None, f"row {row} is a node"
-        found = {
+        by_uid = {
             one.claim.uid: one
             for pool in self._devices.inventory.node_pools.of(node)
             for one in self._of(pool.id)
         }
-        return tuple(found.values())
+        return tuple(by_uid.values())
 
     def lowest_priorities(self, rows: Rows) -> NDArray[np.int64]:
         """Return a lower bound of the least priority among the users of devices of each row."""
@@ -102,11 +102,11 @@ class FreeableClaims:
         return min((user.priority for user in users), default=NO_POD_PRIORITY)
 
     def _of(self, pool: PoolId) -> tuple[FreeableClaim, ...]:
-        found = self._of_pool.get(pool)
-        if found is None:
+        freeable_claims = self._of_pool.get(pool)
+        if freeable_claims is None:
             claims = map(self._freeable, self._claims.in_pool(pool))
-            found = self._of_pool[pool] = tuple(one for one in claims if one is not None)
-        return found
+            freeable_claims = self._of_pool[pool] = tuple(one for one in claims if one is not None)
+        return freeable_claims
 
     def _freeable(self, claim: ResourceClaim) -> FreeableClaim | None:
         reserved_for = claim.status.reserved_for

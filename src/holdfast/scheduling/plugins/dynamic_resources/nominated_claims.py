@@ -57,7 +57,7 @@ def _unallocated_claims(
 ) -> dict[str, ResourceClaim]:
     """Return the claims that would be allocated if these pods were placed on a row, by uid."""
     inventory = devices.inventory
-    found: dict[str, ResourceClaim] = {}
+    by_uid: dict[str, ResourceClaim] = {}
     for pod in pods:
         try:
             claims = claims_of_pod(pod.pod, inventory.claims)
@@ -65,7 +65,7 @@ def _unallocated_claims(
             continue
         for claim in claims:
             if claim.status.allocation is None and inventory.claims.in_flight(claim.uid) is None:
-                found[claim.uid] = claim
+                by_uid[claim.uid] = claim
         names = [
             name
             for name in device_backed_names(pod, devices.nodes, inventory)
@@ -74,5 +74,5 @@ def _unallocated_claims(
         requests = create_requests_and_mappings(pod.pod, names, inventory.device_class_for)
         if requests.requests:
             uid = in_flight_uid(pod.uid)
-            found[uid] = extended_resource_claim(pod.pod, uid, requests)
-    return found
+            by_uid[uid] = extended_resource_claim(pod.pod, uid, requests)
+    return by_uid

@@ -114,12 +114,12 @@ class ClaimAllocation(DeviceSearch, NodeFilter, NodeScorer, PreemptionRules, Res
     def count_reasons(self, rows: Rows) -> Mapping[str, int]:
         """Count the messages over rows; rows with an error are searched one by one."""
         codes = self.codes(rows)
-        found: Counter[str] = Counter()
+        counts: Counter[str] = Counter()
         for code, count in zip(*np.unique(codes, return_counts=True), strict=True):
             if int(code) in MESSAGES:
-                found[MESSAGES[int(code)]] += int(count)
-        found.update(self.error_on(int(row)) for row in rows[codes == ERROR])
-        return found
+                counts[MESSAGES[int(code)]] += int(count)
+        counts.update(self.error_on(int(row)) for row in rows[codes == ERROR])
+        return counts
 
     def explain(self, rows: Rows) -> Mapping[str, Any]:
         """Return what stands in the way of devices on rejected rows, as JSON data."""
@@ -156,12 +156,12 @@ class ClaimAllocation(DeviceSearch, NodeFilter, NodeScorer, PreemptionRules, Res
         if unallocated.allocator is None:
             return None
         try:
-            found = unallocated.solve(placement.row, inventory, self.nodes, self.limits.steps)
+            solution = unallocated.solve(placement.row, inventory, self.nodes, self.limits.steps)
         except AllocationError as failure:
             return Reject(Code.ERROR, (failure.message,))
-        if found is None:
+        if solution is None:
             return Reject(Code.UNRESOLVABLE, (CANNOT_ALLOCATE,))
-        allocations = unallocated.allocator.write(found, placement.node)
+        allocations = unallocated.allocator.write(solution, placement.node)
         for claim, allocation in zip(unallocated.claims, allocations, strict=True):
             allocated = with_allocation(claim, allocation)
             writes.in_flight.append(allocated)
@@ -207,8 +207,8 @@ class ClaimAllocation(DeviceSearch, NodeFilter, NodeScorer, PreemptionRules, Res
 
     def unused_claims(self) -> list[ResourceClaim]:
         """Return the claims that no node can use and that only this pod may use."""
-        found = (self.claims[number] for number in sorted(self.unavailable))
-        return [c for c in found if {user.uid for user in c.status.reserved_for} <= {self.pod.uid}]
+        claims = (self.claims[number] for number in sorted(self.unavailable))
+        return [c for c in claims if {user.uid for user in c.status.reserved_for} <= {self.pod.uid}]
 
 
 def with_allocation(claim: ResourceClaim, allocation: object) -> ResourceClaim:

@@ -191,11 +191,11 @@ class DynamicResources(Plugin):
         if not self._may_preempt(plan.pod, view):
             return result
         preemption = DevicePreemption(self.name, plan, rejection, view)
-        found = preemption.result()
-        if found is None and preemption.users_are_binding:
+        preemption_result = preemption.result()
+        if preemption_result is None and preemption.users_are_binding:
             # Another plugin may have rejected the pod first; its hints ignore devices.
             return replace(result, requeueing_plugins=frozenset({self.name}))
-        return result if found is None else replace(found, calls=removal)
+        return result if preemption_result is None else replace(preemption_result, calls=removal)
 
     def _may_preempt(self, pod: PodInfo, view: View) -> bool:
         """Return False in the common case: no pod may be evicted, no claim needs to be read."""

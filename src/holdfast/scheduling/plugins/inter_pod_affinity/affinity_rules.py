@@ -83,8 +83,8 @@ class AffinityRules(NodeFilter, NodeScorer, PreemptionRules):
             return np.array([self.filter_row(row, change) for row in numbers], np.int8)
         verdicts: Verdicts | None = None
         for label, table in self._tables().items():
-            found = label.read_verdicts(table, rows)
-            verdicts = found if verdicts is None else np.maximum(verdicts, found)
+            label_verdicts = label.read_verdicts(table, rows)
+            verdicts = label_verdicts if verdicts is None else np.maximum(verdicts, label_verdicts)
         if verdicts is None:
             verdicts = np.zeros(rows.stop if isinstance(rows, slice) else len(rows), np.int8)
         return verdicts
@@ -99,16 +99,16 @@ class AffinityRules(NodeFilter, NodeScorer, PreemptionRules):
 
     def count_reasons(self, rows: Rows) -> Mapping[str, int]:
         """Count the rows per rule."""
-        found = np.bincount(self._violations(rows), minlength=len(_REASONS))
-        return {_REASONS[i]: int(found[i]) for i in range(1, len(_REASONS))}
+        counts = np.bincount(self._violations(rows), minlength=len(_REASONS))
+        return {_REASONS[i]: int(counts[i]) for i in range(1, len(_REASONS))}
 
     def depends_on_pods(self) -> NDArray[np.bool_]:
         """Return the rows with pods that a term matches, or whose terms match this pod."""
-        found = np.zeros(self.nodes.capacity, np.bool_)
+        mask = np.zeros(self.nodes.capacity, np.bool_)
         counted = [c.domains for c in (*self.affinity, *self.anti_affinity)]
         for domains in (*counted, *(term.domains for term in self.existing_anti_affinity)):
-            found |= domains.per_row > 0
-        return found
+            mask |= domains.per_row > 0
+        return mask
 
     def pod_limits(self) -> PodLimits:
         """Return limits for the pods to evict, and for those of which one must stay."""
@@ -146,8 +146,8 @@ class AffinityRules(NodeFilter, NodeScorer, PreemptionRules):
                 part = domains.padded * weight
                 sums = part if sums is None else np.add(sums, part, out=sums)
             assert sums is not None
-            found = label.read(sums, rows)
-            total = found if total is None else found + total
+            label_scores = label.read(sums, rows)
+            total = label_scores if total is None else label_scores + total
         assert total is not None
         return total
 
@@ -304,8 +304,8 @@ def _in_domain_of(domains: AnyDomains) -> tuple[Ints, NDArray[np.bool_]]:
     """Return the matching pods in each row's domain, and which rows have no domain."""
     domains.refresh()
     ids = domains.label.ids
-    found: Ints = domains.padded[ids].astype(np.int64)
-    return found, ids < 0
+    counts: Ints = domains.padded[ids].astype(np.int64)
+    return counts, ids < 0
 
 
 def _without_pods(domains: AnyDomains) -> Ints:
@@ -345,8 +345,8 @@ class ForbidsPod:
         """Return it for one pod."""
         if not pod.affinity_terms.required_anti_affinity:
             return False
-        found = self._known.get(pod.affinity_terms)
-        if found is None:
-            found = any(map(self._matches, pod.affinity_terms.required_anti_affinity))
-            self._known[pod.affinity_terms] = found
-        return found
+        forbids = self._known.get(pod.affinity_terms)
+        if forbids is None:
+            forbids = any(map(self._matches, pod.affinity_terms.required_anti_affinity))
+            self._known[pod.affinity_terms] = forbids
+        return forbids

@@ -182,13 +182,13 @@ class InterPodAffinity(Plugin):
 def _by_key(
     weighted: Iterable[tuple[int, str, AnyDomains]], nodes: NodeTable
 ) -> tuple[tuple[LabelColumn, tuple[WeightedDomains, ...]], ...]:
-    found: dict[str, dict[AnyDomains, int]] = {}
+    sums_by_key: dict[str, dict[AnyDomains, int]] = {}
     for weight, key, domains in weighted:
-        sums = found.setdefault(key, {})
+        sums = sums_by_key.setdefault(key, {})
         sums[domains] = sums.get(domains, 0) + weight
     return tuple(
         (nodes.label_column(key), tuple((weight, domains) for domains, weight in sums.items()))
-        for key, sums in found.items()
+        for key, sums in sums_by_key.items()
     )
 
 

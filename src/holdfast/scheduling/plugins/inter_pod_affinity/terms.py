@@ -32,8 +32,8 @@ class AffinityCount:
         here = self.domains.label.at[row]
         if here < 0:
             return 0
-        found = self.domains.at(row)
-        return found + self._moved(nodes, change, here) if change else found
+        count = self.domains.at(row)
+        return count + self._moved(nodes, change, here) if change else count
 
     def in_any_domain(self, nodes: NodeTable, change: PodChange) -> int:
         """Return how many there are in all domains after the change."""

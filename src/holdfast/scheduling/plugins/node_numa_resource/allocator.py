@@ -104,27 +104,27 @@ class NumaAllocator(RowTrials, NodeScorer, PreemptionRules, Reserver):
 
     def filter_without_reservation(self, rows: AnyRows, change: PodChange = NO_CHANGE) -> Verdicts:
         """Return for each row whether unreserved CPUs and NUMA nodes suffice."""
-        found = self._results(rows)
-        verdicts: Verdicts = found["code"].copy()
-        if self.trials.has_provided_hints and found["by_numa_node"].any():
-            positions = found["by_numa_node"].nonzero()[0]
+        results = self._results(rows)
+        verdicts: Verdicts = results["code"].copy()
+        if self.trials.has_provided_hints and results["by_numa_node"].any():
+            positions = results["by_numa_node"].nonzero()[0]
             trials, at = self._aligned_trials(rows, positions)
             verdicts[positions] = np.array([code_of(trial) for trial in trials], np.int8)[at]
-        if found["cost"].any():
-            verdicts[self._short(rows, found) & (verdicts == 0)] = Code.UNSCHEDULABLE
+        if results["cost"].any():
+            verdicts[self._short(rows, results) & (verdicts == 0)] = Code.UNSCHEDULABLE
         for position, row in change.positions_in(rows) if change else ():
             verdicts[position] = self.code_without(row, change)
         return verdicts
 
     def depends_on_pods(self) -> NDArray[np.bool_]:
         """Return the rows where pods hold CPUs or amounts of NUMA nodes, or CPUs are amplified."""
-        found = self.ledger.rows_with_pods()
+        mask = self.ledger.rows_with_pods()
         rows = slice(0, self.nodes.size)
-        found[rows] |= self._results(rows)["cost"] > 0
+        mask[rows] |= self._results(rows)["cost"] > 0
         if self.trials.has_provided_hints:
             for provider in self.ledger.hint_providers:
-                found[provider.rows_in_use()] = True
-        return found
+                mask[provider.rows_in_use()] = True
+        return mask
 
     def reason_groups(self, rows: AnyRows) -> NDArray[np.int64]:
         """Return a number by row: equal ones have the same reasons without a reservation."""
@@ -165,8 +165,8 @@ class NumaAllocator(RowTrials, NodeScorer, PreemptionRules, Reserver):
 
     def _numa_scores(self, rows: AnyRows) -> tuple[NDArray[np.bool_], NDArray[np.float64]]:
         """Return for each row whether its NUMA nodes are scored, and their score."""
-        found = self._results(rows)
-        aligned, scores = found["by_numa_node"], found["score"].copy()
+        results = self._results(rows)
+        aligned, scores = results["by_numa_node"], results["score"].copy()
         if self.trials.has_provided_hints and aligned.any():
             positions = aligned.nonzero()[0]
             trials, at = self._aligned_trials(rows, positions)
@@ -182,8 +182,8 @@ class NumaAllocator(RowTrials, NodeScorer, PreemptionRules, Reserver):
         cost, extra = results["cost"], results["extra"].copy()
         for position, row in self._special_rows(rows) if extra.any() else ():
             extra[position] = self.amplified(self._without_matched(row))[1]
-        found: NDArray[np.int64] = extra + (cost - self.request.millicores) * (cost > 0)
-        return found
+        millicores: NDArray[np.int64] = extra + (cost - self.request.millicores) * (cost > 0)
+        return millicores
 
     def _without_matched(self, row: int) -> NodeState:
         """Return the state of a row without the CPUs that matched reservations have left."""
@@ -199,11 +199,11 @@ class NumaAllocator(RowTrials, NodeScorer, PreemptionRules, Reserver):
         """Return the results by signature; each new signature is tried once."""
         signatures = self.ledger.signatures()[rows]
         self._make_space()
-        found: NDArray[np.void] = self._table[signatures]
-        if not found["known"].all():
-            self._try(np.unique(signatures[~found["known"]]).tolist())
-            found = self._table[signatures]
-        return found
+        results: NDArray[np.void] = self._table[signatures]
+        if not results["known"].all():
+            self._try(np.unique(signatures[~results["known"]]).tolist())
+            results = self._table[signatures]
+        return results
 
     def _make_space(self) -> None:
         """Let the table have all signatures of the ledger's generation."""

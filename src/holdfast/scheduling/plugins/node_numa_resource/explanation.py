@@ -28,13 +28,13 @@ def explain_rows(plan: RowTrials, rows: Rows) -> Json:
     """Return what the pod needs, and what the closest of some rows and its reservations have."""
     request, ledger = plan.request, plan.ledger
     signatures, first = np.unique(ledger.signatures()[rows], return_index=True)
-    found = [
+    candidates = [
         (_fraction(Situation(request, ledger.state(signature))), int(row))
         for signature, row in zip(
             signatures.tolist()[:MAX_STATES], rows[first].tolist(), strict=False
         )
     ]
-    best, row = max(found, key=lambda one: (one[0], -one[1]), default=(0.0, -1))
+    best, row = max(candidates, key=lambda one: (one[0], -one[1]), default=(0.0, -1))
     reservations = [] if plan.match is None else plan.match.slots.tolist()
     return {
         "cpus": request.cpus if request.bound else None,

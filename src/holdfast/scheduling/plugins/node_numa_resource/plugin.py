@@ -130,11 +130,11 @@ class NodeNUMAResource(Plugin):
         qos = labels.get(QOS_CLASS)
         if qos is None and not any(texts) and not ledger.concerns_all_pods:
             return None
-        found = (qos, labels.get(PRIORITY_CLASS), labels.get(IGNORED), *texts)
+        labels_and_annotations = (qos, labels.get(PRIORITY_CLASS), labels.get(IGNORED), *texts)
         if not ledger.hint_providers or not pod.request or pod.request[-1][0] <= PODS:
-            return found
+            return labels_and_annotations
         # What decides about devices besides is not known here.
-        return (found, tuple(sorted(annotations.items())))
+        return (labels_and_annotations, tuple(sorted(annotations.items())))
 
     def pre_filter(self, pod: PodInfo, view: View) -> NumaAllocator | Skip | Reject:
         """Read what the pod asks; skip it if that is nothing, and no node concerns all pods."""

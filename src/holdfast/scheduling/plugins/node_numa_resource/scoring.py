@@ -68,8 +68,8 @@ class WholeNodeScorer:
             weights = weights + counts
         if not self._terms:
             return np.zeros(self._nodes.capacity)[rows]
-        found: RawScores = (total // np.maximum(weights, 1)).astype(np.float64)
-        return found
+        scores: RawScores = (total // np.maximum(weights, 1)).astype(np.float64)
+        return scores
 
     def one(self, row: int) -> float:
         """Return the score of one row."""

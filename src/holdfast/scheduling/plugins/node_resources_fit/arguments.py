@@ -95,9 +95,9 @@ def _check_ignored(given: _Given, wrong: Arguments) -> None:
 
 
 def _resources(strategy: _Strategy, wrong: Arguments) -> tuple[tuple[str, int], ...]:
-    found = tuple((r.name, r.weight) for r in strategy.resources or _DEFAULT)
-    wrong.check_weights(found, _STRATEGY)
-    return found
+    weights = tuple((r.name, r.weight) for r in strategy.resources or _DEFAULT)
+    wrong.check_weights(weights, _STRATEGY)
+    return weights
 
 
 def _shape(strategy: _Strategy, wrong: Arguments) -> tuple[tuple[int, int], ...]:

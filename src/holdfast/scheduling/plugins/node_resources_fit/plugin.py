@@ -341,9 +341,9 @@ def _allocatable(node: Node) -> Mapping[str, int]:
     for seen, amounts in _read:
         if seen is node:
             return amounts
-    found = {
+    allocatable = {
         name: milli(amount) if name == "cpu" else units(amount)
         for name, amount in node.status.allocatable.items()
     }
-    _read.appendleft((node, found))
-    return found
+    _read.appendleft((node, allocatable))
+    return allocatable

@@ -103,30 +103,30 @@ class HardConstraints(NodeFilter, PreemptionRules):
             table = np.empty(len(uneven) + 1, np.int8)
             table[:-1] = uneven
             table[-1] = Code.UNRESOLVABLE  # value id -1, no label, reads the last cell
-            found = counted.label.read_verdicts(table, rows)
+            constraint_verdicts = counted.label.read_verdicts(table, rows)
             if verdicts is None:
-                verdicts = found
+                verdicts = constraint_verdicts
             else:
                 # The first constraint that rejects a row decides; ``where`` is ten times as slow.
-                verdicts = verdicts + found * (verdicts == 0).view(np.int8)
+                verdicts = verdicts + constraint_verdicts * (verdicts == 0).view(np.int8)
         assert verdicts is not None
         return verdicts
 
     def violated_rows(self, change: PodChange = NO_CHANGE) -> NDArray[np.bool_]:
         """Return the rows in whose domain too many pods are already, over all rows."""
-        found = np.zeros(self.nodes.size, np.bool_)
+        mask = np.zeros(self.nodes.size, np.bool_)
         for counted in self.hard:
             uneven = counted.violates_max_skew(counted.counts(self.nodes, change))
             # Value id -1, no label, reads the last cell.
-            found |= counted.label.read(np.append(uneven, False), slice(0, self.nodes.size))
-        return found
+            mask |= counted.label.read(np.append(uneven, False), slice(0, self.nodes.size))
+        return mask
 
     def depends_on_pods(self) -> NDArray[np.bool_]:
         """Return the rows with pods that a constraint counts."""
-        found = np.zeros(self.nodes.capacity, np.bool_)
+        mask = np.zeros(self.nodes.capacity, np.bool_)
         for counted in self.hard:
-            found |= counted.moving.all > 0
-        return found
+            mask |= counted.moving.all > 0
+        return mask
 
     def pod_limits(self) -> PodLimits:
         """Return how many of the counted pods may stay, as the skew to the other domains allows."""

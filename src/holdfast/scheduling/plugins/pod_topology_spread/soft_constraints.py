@@ -46,9 +46,9 @@ class SoftConstraint:
         """
         more = float(self.constraint.max_skew - 1)
         if self.domains is None:
-            found: RawScores = self.counter.live[rows] * np.float64(weight)
-            found += more
-            return found if everywhere else found * (self.label.ids[rows] >= 0)
+            scores: RawScores = self.counter.live[rows] * np.float64(weight)
+            scores += more
+            return scores if everywhere else scores * (self.label.ids[rows] >= 0)
         return self.label.read(self.table(weight), rows)
 
     def table(self, weight: float) -> RawScores:

@@ -29,10 +29,10 @@ def write_current_owner(acting: ReservationInfo, owner: PodInfo) -> ApiCalls:
     reference = {"namespace": owner.namespace, "name": owner.name, "uid": owner.pod.uid}
     text = msgspec.json.encode(reference).decode()
     for attempt in range(TRIES):
-        found = yield _get(acting)
-        _check(found, acting, owner)
+        pod = yield _get(acting)
+        _check(pod, acting, owner)
         try:
-            yield _annotate(found, text)
+            yield _annotate(pod, text)
             return
         except Conflict:
             if attempt == TRIES - 1:
@@ -42,11 +42,11 @@ def write_current_owner(acting: ReservationInfo, owner: PodInfo) -> ApiCalls:
 def clear_current_owner(acting: ReservationInfo, owner: PodInfo) -> ApiCalls:
     """Yield the calls that remove the owner again, unless the pod names another."""
     for attempt in range(TRIES):
-        found = yield _get(acting)
-        if found.uid != acting.uid or not _is(current_owner(found), owner):
+        pod = yield _get(acting)
+        if pod.uid != acting.uid or not _is(current_owner(pod), owner):
             return
         try:
-            yield _annotate(found, None)
+            yield _annotate(pod, None)
             return
         except Conflict:
             if attempt == TRIES - 1:
@@ -70,14 +70,14 @@ def _annotate(acting: Pod, text: str | None) -> ApiCall:
     )
 
 
-def _check(found: Pod, acting: ReservationInfo, owner: PodInfo) -> None:
-    if found.uid != acting.uid:
-        raise NotFound(f'pods "{found.key}" was replaced by another of the same name')
-    if found.terminating or found.finished:
-        raise Refused(f"pod {found.key}, which acts as a reservation, is terminating")
-    taken = current_owner(found)
+def _check(pod: Pod, acting: ReservationInfo, owner: PodInfo) -> None:
+    if pod.uid != acting.uid:
+        raise NotFound(f'pods "{pod.key}" was replaced by another of the same name')
+    if pod.terminating or pod.finished:
+        raise Refused(f"pod {pod.key}, which acts as a reservation, is terminating")
+    taken = current_owner(pod)
     if taken is not None and not _is(taken, owner):
-        raise Refused(f"pod {found.key} acts as a reservation for {taken.namespace}/{taken.name}")
+        raise Refused(f"pod {pod.key} acts as a reservation for {taken.namespace}/{taken.name}")
 
 
 def _is(reference: ObjectReference | None, pod: PodInfo) -> bool:

@@ -73,13 +73,13 @@ def count_reservations(
 
     Reservations that are not matchable do not count. A pod that acts as a reservation uses none.
     """
-    found: dict[int, NodeCounts] = {}
+    counts: dict[int, NodeCounts] = {}
     uses_none = ignores_reservations(pod) or owners_mistake(pod.pod) == ""
     if pod.is_reserve_pod or uses_none:
-        return found
+        return counts
     groups = reservations.index.owned_by(pod.pod)
     if not groups:
-        return found
+        return counts
     wishes, columns = ReservationRequirements.of(pod), reservations.columns
     slots = np.concatenate([group.slots for group in groups])
     slots = slots[columns.matchable[slots] & (columns.row[slots] >= 0)]
@@ -88,13 +88,13 @@ def count_reservations(
     welcome = columns.accepts_any_owner[slots] & (not wishes)
     rows, how_many = np.unique(columns.row[slots[welcome]], return_counts=True)
     for row, owned in zip(rows.tolist(), how_many.tolist(), strict=True):
-        found[row] = NodeCounts(owned=owned)
+        counts[row] = NodeCounts(owned=owned)
     asked = slots[~welcome]
     refused = reservations.refusals(groups, pod, asked, wishes)
     for slot, why in zip(asked.tolist(), refused, strict=True):
         by_name = bool(wishes.name) and reservations.at(slot).reservation.name == wishes.name
-        found.setdefault(int(columns.row[slot]), NodeCounts()).add(why, named=by_name)
-    return found
+        counts.setdefault(int(columns.row[slot]), NodeCounts()).add(why, named=by_name)
+    return counts
 
 
 def reasons_by_row(rejection: Rejection, rows: Iterable[int]) -> dict[int, tuple[str, ...]]:
@@ -139,13 +139,13 @@ def summary(
     texts += [(n, f"{RefusalReason.TAINT.value} {taint}") for taint, n in sorted(taints.items())]
     texts += [(n, f"{BY_NODE} {reason}") for reason, n in sorted(by_node.items())]
     owned = sum(c.owned for c in counts.values())
-    found = [f"{n} {_SUBJECT} {what}" for n, what in texts if n]
-    return [*found, f"{owned} {_SUBJECT} {TOTAL}"] if owned or requires_reservation else []
+    messages = [f"{n} {_SUBJECT} {what}" for n, what in texts if n]
+    return [*messages, f"{owned} {_SUBJECT} {TOTAL}"] if owned or requires_reservation else []
 
 
-def event_message(found: Sequence[str], histogram: Mapping[str, int]) -> str:
+def event_message(messages: Sequence[str], histogram: Mapping[str, int]) -> str:
     """Format the summary as an event message, with the reasons of nodes in the middle."""
-    *texts, last = found
+    *texts, last = messages
     total = last.split(" ", 1)[0]
     inside = sorted(
         f"{n} {reason}" for reason, n in histogram.items() if reason.startswith(_SUBJECT)

@@ -28,25 +28,25 @@ def nominate(owner: OwnerRequest, row: int, change: PodChange = NO_CHANGE) -> No
     return choose(fit_row(owner, row, freed, change))
 
 
-def choose(found: RowFit | None) -> Nominated:
+def choose(fit: RowFit | None) -> Nominated:
     """Nominate one of the reservations of a row.
 
     The lowest order label is first; without labels the highest score; then the oldest, then by
     name.
     """
-    serving = found.nominable if found is not None else []
-    if found is None or not serving:
+    serving = fit.nominable if fit is not None else []
+    if fit is None or not serving:
         return None, []
 
     def rank(info: ReservationInfo) -> tuple[int, float, float, str, str]:
         label, created, name, uid = info.nomination_order
-        score = 0.0 if info.order else -found.scores[info.slot]
+        score = 0.0 if info.order else -fit.scores[info.slot]
         return (label, score, created, name, uid)
 
     chosen = min(serving, key=rank) if len(serving) > 1 else serving[0]
     if chosen.policy != "":
         return chosen, []
-    beside = [info for info in found.applying if info.policy == "" and info is not chosen]
+    beside = [info for info in fit.applying if info.policy == "" and info is not chosen]
     return chosen, sorted(beside, key=lambda info: info.nomination_order)
 
 

@@ -77,7 +77,7 @@ class OwnerRequest:
         if not device_resources([names[r] for r, _ in self.request]):
             return {}
         request = {r: amount for r, amount in self.request if r not in self.ignored}
-        found: dict[int, dict[int, int]] = {}
+        amounts_by_slot: dict[int, dict[int, int]] = {}
         known: dict[frozenset[str], dict[int, int]] = {}
         for slot in self.match.slots.tolist():
             info = self.reservations.at(slot)
@@ -85,8 +85,8 @@ class OwnerRequest:
                 if info.device_names not in known:
                     known[info.device_names] = self.reservations.converted(info, request)
                 if amounts := known[info.device_names]:
-                    found[slot] = amounts
-        return found
+                    amounts_by_slot[slot] = amounts
+        return amounts_by_slot
 
     def compared_with(self, slot: int) -> dict[int, int]:
         """Return the request in the names of a reservation."""

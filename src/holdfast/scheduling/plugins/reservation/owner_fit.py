@@ -182,15 +182,15 @@ def _options(owner: OwnerRequest, change: PodChange) -> tuple[Bools, Bools, Bool
     return verdicts != 0, without == 0, best == Code.UNRESOLVABLE
 
 
-def nominable(owner: OwnerRequest, found: OwnerFit) -> Bools:
+def nominable(owner: OwnerRequest, fit: OwnerFit) -> Bools:
     """Tell which reservations can be nominated.
 
     Default ones that contribute nothing cannot, if another one on the row does.
     """
-    match, serves = owner.match, found.serves
+    match, serves = owner.match, fit.serves
     adds_up = owner.reservations.columns.default_policy[match.slots]
-    helped = np.logical_or.reduceat(serves & found.contributes & adds_up, match.first)[match.at]
-    named: Bools = serves & (found.contributes | ~adds_up | ~helped)
+    helped = np.logical_or.reduceat(serves & fit.contributes & adds_up, match.first)[match.at]
+    named: Bools = serves & (fit.contributes | ~adds_up | ~helped)
     return named
 
 
@@ -205,7 +205,7 @@ def matchable_slots(owner: OwnerRequest, freed: FreedCapacity = NOTHING_FREED) -
 
 def _spare(owner: OwnerRequest, freed: FreedCapacity) -> list[Ints]:
     """Return for each need what matched rows would have left if the pod ran there."""
-    rows, found = owner.match.rows, []
+    rows, amounts = owner.match.rows, []
     for (resource, wanted), spare in zip(
         owner.node_needs, owner.spare.remaining(rows), strict=True
     ):
@@ -217,9 +217,9 @@ def _spare(owner: OwnerRequest, freed: FreedCapacity) -> list[Ints]:
             if at < len(rows) and rows[at] == row:
                 held = owner.reservations.waiting.held(node, resource)
                 amount[at] = without_waiting(int(amount[at]), wanted, held)
-        found.append(amount)
+        amounts.append(amount)
     # The node has what it has in the names that the pod uses.
-    return found + [np.zeros(len(rows), np.int64)] * (len(owner.needs) - len(found))
+    return amounts + [np.zeros(len(rows), np.int64)] * (len(owner.needs) - len(amounts))
 
 
 def _left(owner: OwnerRequest, freed: FreedCapacity) -> list[Ints]:
@@ -241,17 +241,17 @@ def _contributions(owner: OwnerRequest, left: list[Ints], matchable: Bools) -> l
         if owner.ignores_reservations
         else owner.reservations.columns.default_policy[match.slots] & matchable
     )
-    found: list[Ints] = []
+    contributions: list[Ints] = []
     for (resource, _), own in zip(owner.needs, left, strict=True):
         # A pod slot comes from one reservation: those of several do not add up.
         if resource == PODS and not owner.ignores_reservations:
-            found.append(own)
+            contributions.append(own)
             continue
         pooled = np.add.reduceat(np.where(adds_up, own, 0), match.first)
-        found.append(np.where(adds_up, pooled[match.at], own))
+        contributions.append(np.where(adds_up, pooled[match.at], own))
     if owner.options is not None and len(match.slots) > len(match.rows):
-        _keep_identified(owner, left, found)
-    return found
+        _keep_identified(owner, left, contributions)
+    return contributions
 
 
 def _keep_identified(owner: OwnerRequest, left: list[Ints], contributions: list[Ints]) -> None:
@@ -288,13 +288,13 @@ def _has_ports(owner: OwnerRequest) -> Bools:
     columns, slots = owner.reservations.columns, owner.match.slots
     if not owner.ports:
         return np.zeros(len(slots), np.bool_)
-    found: Bools = columns.has_ports_or_volumes[slots]
-    for i in found.nonzero()[0]:
-        found[i] = bool(owner.ports & owner.reservations.at(int(slots[i])).pod_info.host_ports)
-    return found
+    has_ports: Bools = columns.has_ports_or_volumes[slots]
+    for i in has_ports.nonzero()[0]:
+        has_ports[i] = bool(owner.ports & owner.reservations.at(int(slots[i])).pod_info.host_ports)
+    return has_ports
 
 
-def reservation_scores(owner: OwnerRequest, found: OwnerFit) -> Ints:
+def reservation_scores(owner: OwnerRequest, fit: OwnerFit) -> Ints:
     """Score each matched reservation 0..100: how full it would be, the mean of what it reserves.
 
     0 if it has nothing left for the pod, else 1 or more. Where the pod must take the rest from the
@@ -319,14 +319,14 @@ def reservation_scores(owner: OwnerRequest, found: OwnerFit) -> Ints:
         percent = np.where(used_up, 100, percent_filled(then, np.maximum(reserved, 1)))
         total += np.where(held, percent, 0)
         counted += held
-    scores = total // np.maximum(counted, 1) - (~found.covers & ~restricted)
-    drawn: Ints = np.where(found.contributes, np.maximum(scores, 1), 0)
+    scores = total // np.maximum(counted, 1) - (~fit.covers & ~restricted)
+    drawn: Ints = np.where(fit.contributes, np.maximum(scores, 1), 0)
     return drawn
 
 
-def row_scores(owner: OwnerRequest, found: OwnerFit) -> Ints:
+def row_scores(owner: OwnerRequest, fit: OwnerFit) -> Ints:
     """Score each matched row by its best reservation; 0 without."""
-    first, own = owner.match.first, np.where(found.serves, reservation_scores(owner, found), 0)
+    first, own = owner.match.first, np.where(fit.serves, reservation_scores(owner, fit), 0)
     best: Ints = np.maximum.reduceat(own, first)
     return best
 

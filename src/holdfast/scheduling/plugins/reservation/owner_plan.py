@@ -103,16 +103,16 @@ class OwnerPlan(OwnerRequest, OwnerEvictionRules, ReservationAllocator, NodeScor
         """Return the verdict of one row; without a change it is cached."""
         if not change:
             return self.current_results().verdict_at[row]
-        found = fit_row(self, row, freed_capacity(self.reservations, change), change)
-        if found is None:
+        fit = fit_row(self, row, freed_capacity(self.reservations, change), change)
+        if fit is None:
             return Code.PASS
-        return found.code(requires_reservation=self.requires_reservation)
+        return fit.code(requires_reservation=self.requires_reservation)
 
     def depends_on_pods(self) -> NDArray[np.bool_]:
         """Return the rows with a matched reservation."""
-        found = np.zeros(self.nodes.capacity, np.bool_)
-        found[self.match.rows] = True
-        return found
+        mask = np.zeros(self.nodes.capacity, np.bool_)
+        mask[self.match.rows] = True
+        return mask
 
     def reasons(self, row: int, change: PodChange = NO_CHANGE) -> tuple[str, ...]:
         """Return what is short on the node, or inside the reservations."""
@@ -178,9 +178,9 @@ class OwnerPlan(OwnerRequest, OwnerEvictionRules, ReservationAllocator, NodeScor
         without = {row: (pod,)}
         if self.nominations and (beside := self.nominations.ahead_of(pod, row)):
             added = {row: tuple(beside.values())}
-            found = nomination.nominate(self, row, PodChange(added, without))
-            if found[0] is not None:
-                return found
+            nominated = nomination.nominate(self, row, PodChange(added, without))
+            if nominated[0] is not None:
+                return nominated
         if self.results is not None and (before := self.results.before(row)) is not None:
             return nomination.choose(before)
         return nomination.nominate(self, row, PodChange(removed=without))
@@ -276,11 +276,11 @@ class OwnerResults:
         stale = slice(0) if cursor < 0 else journal.stale(cursor, nodes.size)
         if isinstance(stale, list):
             few = stale
-        elif isinstance(stale, slice) or len(found := self._mine(stale)) > _FEW:
+        elif isinstance(stale, slice) or len(own_rows := self._mine(stale)) > _FEW:
             self._evaluate_all()
             return
         else:
-            few = found.tolist()
+            few = own_rows.tolist()
         for row in few:
             self._evaluate(row)
 
@@ -304,33 +304,31 @@ class OwnerResults:
 
     def _mine(self, rows: Rows) -> Rows:
         mine = self._owner.match.rows
-        found: Rows = rows[mine.take(np.searchsorted(mine, rows), mode="clip") == rows]
-        return found
+        own_rows: Rows = rows[mine.take(np.searchsorted(mine, rows), mode="clip") == rows]
+        return own_rows
 
     def _evaluate(self, row: int) -> None:
-        found = fit_row(self._owner, row)
-        if found is None:
+        fit = fit_row(self._owner, row)
+        if fit is None:
             return
-        self._evaluated[row] = found
+        self._evaluated[row] = fit
         if self._ordered:
-            named = {info.slot for info in found.nominable}
-            for i, (info, _) in enumerate(found.fits, found.begin):
+            named = {info.slot for info in fit.nominable}
+            for i, (info, _) in enumerate(fit.fits, fit.begin):
                 self._named_at[i] = info.slot in named
-        self.raw_at[row] = float(found.score)
-        self.verdict_at[row] = found.code(requires_reservation=self._owner.requires_reservation)
+        self.raw_at[row] = float(fit.score)
+        self.verdict_at[row] = fit.code(requires_reservation=self._owner.requires_reservation)
 
     def _evaluate_all(self) -> None:
         owner = self._owner
-        match, found = owner.match, fit_owner(owner)
+        match, fit = owner.match, fit_owner(owner)
         self._evaluated.clear()
-        self._named[:] = nominable(owner, found)
-        self._raw[match.rows] = row_scores(owner, found)
-        codes = (~found.passes).astype(np.int8)
+        self._named[:] = nominable(owner, fit)
+        self._raw[match.rows] = row_scores(owner, fit)
+        codes = (~fit.passes).astype(np.int8)
         if owner.requires_reservation:
             # A required reservation cannot become matchable by preemption.
             matchable = owner.reservations.columns.matchable[match.slots]
-            codes[~found.passes & ~np.logical_or.reduceat(matchable, match.first)] = (
-                Code.UNRESOLVABLE
-            )
-        codes[~found.passes & found.unresolvable] = Code.UNRESOLVABLE
+            codes[~fit.passes & ~np.logical_or.reduceat(matchable, match.first)] = Code.UNRESOLVABLE
+        codes[~fit.passes & fit.unresolvable] = Code.UNRESOLVABLE
         self.verdicts[match.rows] = codes

@@ -120,11 +120,11 @@ class PreAllocationPlan(ReservePodPlan, ReservationAllocator, NodeScorer):
 
     def filter(self, rows: AnyRows, change: PodChange = NO_CHANGE) -> Verdicts:
         """Reject rows where the resources of pods do not suffice; it may wait on other rows."""
-        found: Verdicts = self.row_results().verdicts[rows].copy()
+        verdicts: Verdicts = self.row_results().verdicts[rows].copy()
         if change:
             for position, row in change.positions_in(rows):
-                found[position] = self._code(row, self.at(row, change))
-        return np.maximum(found, ReservePodPlan.filter(self, rows))
+                verdicts[position] = self._code(row, self.at(row, change))
+        return np.maximum(verdicts, ReservePodPlan.filter(self, rows))
 
     def depends_on_pods(self) -> bool:
         """Return True: what pods have can be taken over on any row."""
@@ -207,19 +207,19 @@ class PreAllocationPlan(ReservePodPlan, ReservationAllocator, NodeScorer):
             missing = np.clip(-spare, 0, need.wanted)
             shortfall = np.maximum(shortfall, np.maximum(100 * missing // need.wanted, missing > 0))
         short, never = shortfall > 0, ~fit.fits_if_empty(every) | (nodes.allocatable[PODS] == 0)
-        found = np.where(short & never, Code.UNRESOLVABLE, Code.PASS).astype(np.int8)
+        verdicts = np.where(short & never, Code.UNRESOLVABLE, Code.PASS).astype(np.int8)
         if rules.required:
-            found[:] = Code.UNSCHEDULABLE
+            verdicts[:] = Code.UNSCHEDULABLE
         elif self.options is not None:
             rows = nodes.rows
-            found[rows] = np.maximum(found[rows], self.options.verdicts_without(rows))
+            verdicts[rows] = np.maximum(verdicts[rows], self.options.verdicts_without(rows))
         scores = np.where(short, -shortfall, 100 if rules.multiple else 0).astype(np.float64)
         candidates = find_candidates(self.pre_allocatable, rules, nodes, self.reservations)
-        evaluated = PreAllocationRows(nodes.pods_version, found, scores, candidates, {})
+        evaluated = PreAllocationRows(nodes.pods_version, verdicts, scores, candidates, {})
         self._row_results = evaluated
         for row in candidates:
             result = evaluated.results[row] = self.at(row)
-            found[row] = self._code(row, result)
+            verdicts[row] = self._code(row, result)
             scores[row] = result.score(rules)
         return evaluated
 

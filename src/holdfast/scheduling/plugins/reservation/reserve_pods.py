@@ -136,21 +136,21 @@ class ReservePodPlan(ActingPodPlan):
 
 def placement_key(pod: PodInfo, view: View) -> Hashable:
     """Return everything of the reservation that decides where it may be placed."""
-    found = view.world.reservations.pending.get(pod.uid)
+    reservation = view.world.reservations.pending.get(pod.uid)
     pinned = pod.pod.metadata.annotations.get(names.RESERVATION_NODE, "")
-    if found is None:
+    if reservation is None:
         return (pinned, pod.uid)
-    spec = found.spec
+    spec = reservation.spec
     if spec.pre_allocation:
         # A pre-allocating reservation is a class of its own and depends on the pods of all nodes.
-        return (pinned, pod.uid, found.metadata.resource_version, view.nodes.pods_version)
+        return (pinned, pod.uid, reservation.metadata.resource_version, view.nodes.pods_version)
     return (pinned, spec.allocate_policy, spec.template is None)
 
 
 def uses_pre_allocation(pod: PodInfo, view: View) -> bool:
     """Tell whether the pod is a reserve pod whose reservation pre-allocates."""
-    found = view.world.reservations.pending.get(pod.uid) if pod.is_reserve_pod else None
-    return found is not None and found.spec.pre_allocation
+    reservation = view.world.reservations.pending.get(pod.uid) if pod.is_reserve_pod else None
+    return reservation is not None and reservation.spec.pre_allocation
 
 
 def prepare_reserve_pod(

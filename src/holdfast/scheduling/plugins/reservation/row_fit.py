@@ -147,7 +147,7 @@ def fit_row(
     if owner.options is not None:
         return _consider_options(
             owner, owner.options, row, change, shared=shared, fits_without=fits_without,
-            found=RowFit(matched_row.begin, fits, False, scores, True in matchable),
+            row_fit=RowFit(matched_row.begin, fits, False, scores, True in matchable),
         )  # fmt: skip
     passing = passes(owner, bool(scores), shared, fits=fits_without)
     return RowFit(matched_row.begin, fits, bool(passing), scores, True in matchable)
@@ -161,16 +161,16 @@ def _consider_options(
     *,
     shared: bool,
     fits_without: bool,
-    found: RowFit,
+    row_fit: RowFit,
 ) -> RowFit:
     """Exclude the reservations that other plugins exclude, and decide about the row."""
-    slots = owner.match.slots[found.begin : found.begin + len(found.fits)]
+    slots = owner.match.slots[row_fit.begin : row_fit.begin + len(row_fit.fits)]
     verdicts = options.verdicts(slots, change).tolist()
     fits = [
         (info, fit if allowed == 0 else fit._replace(serves=False))
-        for (info, fit), allowed in zip(found.fits, verdicts, strict=True)
+        for (info, fit), allowed in zip(row_fit.fits, verdicts, strict=True)
     ]
-    scores = {info.slot: found.scores[info.slot] for info, fit in fits if fit.serves}
+    scores = {info.slot: row_fit.scores[info.slot] for info, fit in fits if fit.serves}
     without = (
         0
         if scores or owner.requires_reservation
@@ -180,7 +180,9 @@ def _consider_options(
     unresolvable = min(verdicts) == Code.UNRESOLVABLE and (
         owner.requires_reservation or without == Code.UNRESOLVABLE
     )
-    return found._replace(fits=fits, passes=bool(passing), scores=scores, unresolvable=unresolvable)
+    return row_fit._replace(
+        fits=fits, passes=bool(passing), scores=scores, unresolvable=unresolvable
+    )
 
 
 def reservation_score(
@@ -210,8 +212,8 @@ def _matched_row(owner: OwnerRequest, row: int) -> MatchedRow:
     here = owner.match.span(row)
     reservations = [owner.reservations.at(slot) for slot in owner.match.slots[here].tolist()]
     matched = tuple([_matched_reservation(owner, info) for info in reservations])
-    found = owner.matched_rows[row] = MatchedRow(here.start, matched)
-    return found
+    matched_row = owner.matched_rows[row] = MatchedRow(here.start, matched)
+    return matched_row
 
 
 def _matched_reservation(owner: OwnerRequest, info: ReservationInfo) -> MatchedReservation:
@@ -267,17 +269,17 @@ def _contributions(
     sums = [sum(amounts) for amounts in zip(*pooling, strict=True)]
     # A pod slot comes from one reservation: those of several do not add up.
     first = sums[:1] if owner.ignores_reservations else None
-    found = [
+    contributions = [
         [*(first or left[:1]), *sums[1:]] if pool else left
         for left, pool in zip(lefts, adds_up, strict=True)
     ]
     identified = owner.identified(row)
     if not identified:
-        return found
+        return contributions
     return [
         [
             own if r in identified else a
             for (r, _), own, a in zip(owner.needs, left, more, strict=True)
         ]
-        for left, more in zip(lefts, found, strict=True)
+        for left, more in zip(lefts, contributions, strict=True)
     ]

@@ -50,19 +50,19 @@ def owner_reasons(owner: OwnerRequest, row: int, change: PodChange = NO_CHANGE) 
     freed = freed_capacity(owner.reservations, change) if change else NOTHING_FREED
     if here is None or (owner.requires_reservation and none_matchable(owner, row, freed)):
         return (NO_MATCH,)
-    found = fit_owner(here, freed, change)
+    fit = fit_owner(here, freed, change)
     # Reservations of other rows may reserve GPUs in other names.
     needs = range(len(here.needs))
-    if owner.ignores_reservations or not found.applies.any():
+    if owner.ignores_reservations or not fit.applies.any():
         suffix = "" if owner.ignores_reservations else " by node"
-        alone = [n for n in needs if _short_alone(here, found, n).any()]
+        alone = [n for n in needs if _short_alone(here, fit, n).any()]
         short = tuple(sorted(_short(here, n, suffix) for n in alone))
-        return short + _excluded_without(here, found, row, change) or (NONE_MEETS,)
-    tried = found.applies.nonzero()[0].tolist()
-    by_node = {_short(here, n, " by node") for i in tried for n in needs if found.reach[n][i] < 0}
-    inside = [_short_inside(here, found, n, i) for i in tried for n in needs if found.lacks[n][i]]
-    excluded = [text for i in tried for text in _excluded(here, found, i, change)]
-    beside = _excluded_without(here, found, row, change) if owner.falls_back else ()
+        return short + _excluded_without(here, fit, row, change) or (NONE_MEETS,)
+    tried = fit.applies.nonzero()[0].tolist()
+    by_node = {_short(here, n, " by node") for i in tried for n in needs if fit.reach[n][i] < 0}
+    inside = [_short_inside(here, fit, n, i) for i in tried for n in needs if fit.lacks[n][i]]
+    excluded = [text for i in tried for text in _excluded(here, fit, i, change)]
+    beside = _excluded_without(here, fit, row, change) if owner.falls_back else ()
     return (*sorted(by_node), *inside, *excluded, *beside) or (NONE_MEETS,)
 
 
@@ -101,45 +101,45 @@ def own_reasons(owner: OwnerRequest, rows: Rows) -> Reasons:
     if owner.named:
         # The text has the figures of the one reservation with that name.
         return {row: owner_reasons(owner, row) for row in rows.tolist()}
-    found = _short_on_rows(owner, fit_owner(owner), rows)
-    return {row: texts or (NONE_MEETS,) for row, texts in found.items()}
+    reasons = _short_on_rows(owner, fit_owner(owner), rows)
+    return {row: texts or (NONE_MEETS,) for row, texts in reasons.items()}
 
 
 def _short_on_rows(owner: OwnerRequest, fit: OwnerFit, rows: Rows) -> Reasons:
     """Return what is short on rows, and in their reservations."""
-    found: Reasons = dict.fromkeys(rows.tolist(), ())
+    reasons: Reasons = dict.fromkeys(rows.tolist(), ())
     asked = np.isin(owner.match.rows, rows)
     for text, counts in _counted_reasons(owner, fit):
         applies = asked & (counts > 0)
         for row, times in zip(
             owner.match.rows[applies].tolist(), counts[applies].tolist(), strict=True
         ):
-            found[row] += (text,) * times
-    return found
+            reasons[row] += (text,) * times
+    return reasons
 
 
 def _reasons_with_options(owner: OwnerRequest, options: ReservationOptions, rows: Rows) -> Reasons:
     """Return the reasons of rows with those of other plugins."""
     fit, match = fit_owner(owner), owner.match
-    found = _short_on_rows(owner, fit, rows)
+    reasons = _short_on_rows(owner, fit, rows)
     asked = np.isin(match.rows, rows) & ~_closed(owner)
     tried = fit.applies & asked[match.at]
     if not owner.ignores_reservations:
         excluded = tried & fit.excluded
         texts = options.reasons(match.slots[excluded])
         for row, more in zip(match.rows[match.at[excluded]].tolist(), texts, strict=True):
-            found[row] += more
+            reasons[row] += more
     if not owner.requires_reservation:
         beside = asked & ~fit.allowed_without
         if not (owner.falls_back or owner.ignores_reservations):
             beside &= ~np.logical_or.reduceat(tried, match.first)
         texts = options.reasons_without(match.rows[beside])
         for row, more in zip(match.rows[beside].tolist(), texts, strict=True):
-            found[row] += more
+            reasons[row] += more
     unmatched = set(rows.tolist()).difference(match.rows.tolist())
     return {
         row: texts or ((NO_MATCH,) if row in unmatched else (NONE_MEETS,))
-        for row, texts in found.items()
+        for row, texts in reasons.items()
     }
 
 
@@ -147,13 +147,13 @@ def count_own_reasons(owner: OwnerRequest, rows: Rows) -> Mapping[str, int]:
     """Count what ``own_reasons`` returns, for a pod that asks for no reservation by name."""
     asked = np.isin(owner.match.rows, rows)
     # A row without a matched reservation is one where none matches.
-    found = Counter({NO_MATCH: len(rows) - int(np.count_nonzero(asked))})
+    count_by_reason = Counter({NO_MATCH: len(rows) - int(np.count_nonzero(asked))})
     silent = asked.copy()
     for text, counts in _counted_reasons(owner, fit_owner(owner)):
-        found[text] += int(counts[asked].sum())
+        count_by_reason[text] += int(counts[asked].sum())
         silent &= counts == 0
-    found[NONE_MEETS] += int(np.count_nonzero(silent))
-    return found
+    count_by_reason[NONE_MEETS] += int(np.count_nonzero(silent))
+    return count_by_reason
 
 
 def _closed(owner: OwnerRequest) -> Bools:
@@ -166,37 +166,37 @@ def _closed(owner: OwnerRequest) -> Bools:
     return closed
 
 
-def _counted_reasons(owner: OwnerRequest, found: OwnerFit) -> Iterator[tuple[str, Ints]]:
+def _counted_reasons(owner: OwnerRequest, fit: OwnerFit) -> Iterator[tuple[str, Ints]]:
     """Yield every text, and how often it applies to each matched row."""
     match, closed = owner.match, _closed(owner)
     yield NO_MATCH, closed.astype(np.int64)
-    any_applies = np.logical_or.reduceat(found.applies, match.first)
+    any_applies = np.logical_or.reduceat(fit.applies, match.first)
     alone = ~closed if owner.ignores_reservations else ~any_applies & ~closed
     for n in range(len(owner.needs)):
-        short = alone & _short_alone(owner, found, n)
+        short = alone & _short_alone(owner, fit, n)
         yield (
             _short(owner, n, "" if owner.ignores_reservations else " by node"),
             short.astype(np.int64),
         )
         if owner.ignores_reservations:
             continue
-        short_with_it = found.applies & (found.reach[n] < 0)
+        short_with_it = fit.applies & (fit.reach[n] < 0)
         lacking = ~closed & np.logical_or.reduceat(short_with_it, match.first)
         yield _short(owner, n, " by node"), lacking.astype(np.int64)
-        within = found.applies & found.lacks[n]
+        within = fit.applies & fit.lacks[n]
         counts = np.add.reduceat(within.astype(np.int64), match.first)
         yield f"Reservation(s) {_short(owner, n, '')}", np.where(closed, 0, counts)
 
 
-def _short_alone(owner: OwnerRequest, found: OwnerFit, need: int) -> Bools:
+def _short_alone(owner: OwnerRequest, fit: OwnerFit, need: int) -> Bools:
     """Tell which matched rows are short for a pod that uses no reservation.
 
     A pod that ignores reservations may use what they hold as well.
     """
-    short: Bools = found.spare[need] < 0
+    short: Bools = fit.spare[need] < 0
     if owner.ignores_reservations:
         match = owner.match
-        helps = owner.reservations.columns.matchable[match.slots] & (found.reach[need] >= 0)
+        helps = owner.reservations.columns.matchable[match.slots] & (fit.reach[need] >= 0)
         short &= ~np.logical_or.reduceat(helps, match.first)
     return short
 
@@ -208,28 +208,28 @@ def _short(owner: OwnerRequest, need: int, suffix: str) -> str:
     )
 
 
-def _short_inside(owner: OwnerRequest, found: OwnerFit, need: int, i: int) -> str:
+def _short_inside(owner: OwnerRequest, fit: OwnerFit, need: int, i: int) -> str:
     texts = f"Reservation(s) {_short(owner, need, '')}"
     if not owner.named:
         return texts
     resource, wanted = owner.needs[need]
     info = owner.reservations.at(int(owner.match.slots[i]))
     capacity = info.reserved.get(resource, 0) - info.inner.get(resource, 0)
-    used = capacity - int(found.left[need][i])
+    used = capacity - int(fit.left[need][i])
     return f"{texts}, requested: {wanted}, used: {used}, capacity: {capacity}"
 
 
-def _excluded(owner: OwnerRequest, found: OwnerFit, i: int, change: PodChange) -> tuple[str, ...]:
+def _excluded(owner: OwnerRequest, fit: OwnerFit, i: int, change: PodChange) -> tuple[str, ...]:
     """Return why other plugins exclude a reservation, by its position in the match."""
-    if owner.options is None or not found.excluded[i]:
+    if owner.options is None or not fit.excluded[i]:
         return ()
     return owner.options.reasons(owner.match.slots[i : i + 1], change)[0]
 
 
 def _excluded_without(
-    owner: OwnerRequest, found: OwnerFit, row: int, change: PodChange
+    owner: OwnerRequest, fit: OwnerFit, row: int, change: PodChange
 ) -> tuple[str, ...]:
     """Return why other plugins exclude the only row if no reservation is used."""
-    if owner.options is None or owner.requires_reservation or found.allowed_without[0]:
+    if owner.options is None or owner.requires_reservation or fit.allowed_without[0]:
         return ()
     return owner.options.reasons_without(np.array([row], np.intp), change)[0]

@@ -145,15 +145,17 @@ class PolicyPlan(NodeFilter, NodeScorer, Tiers, PreemptionRules, Reserver):
         if not states.full or not all(states.full):
             return ""
         combinations = units.present_combinations  # all nodes are rejected
-        waits = any(states.waits(units.priority(found)) for found in combinations if found)
+        waits = any(
+            states.waits(units.priority(combination)) for combination in combinations if combination
+        )
         return UNIT_FULL if any(combinations) and not waits else ""
 
     # --- preemption -------------------------------------------------------------------------
 
     def depends_on_pods(self) -> NDArray[np.bool_]:
         """Return the rows with pods of the group: evicting them makes room in the unit."""
-        found: NDArray[np.bool_] = self.units.usage.counter.all > 0
-        return found
+        mask: NDArray[np.bool_] = self.units.usage.counter.all > 0
+        return mask
 
     def pod_limits(self) -> PodLimits:
         """Return how much of each unit is left, as limits of its rows.
@@ -190,7 +192,7 @@ class PolicyPlan(NodeFilter, NodeScorer, Tiers, PreemptionRules, Reserver):
         for combination in self.map.combinations:
             priority = self.units.priority(combination)
             closed = not combination and self.policy.strict
-            if closed or any(found.waits(priority) for found in states):
+            if closed or any(state.waits(priority) for state in states):
                 table.append(NEVER)
                 continue
             left = [self.units.room(unit, position, states[0].totals[unit]) for unit in combination]
@@ -221,8 +223,8 @@ class PolicyPlan(NodeFilter, NodeScorer, Tiers, PreemptionRules, Reserver):
         for i, unit in enumerate(self.policy.units):
             if unit.capped or waits:
                 inside = [
-                    i in found or (waits and self.units.priority(found) < unit.priority)
-                    for found in self.map.combinations
+                    i in combination or (waits and self.units.priority(combination) < unit.priority)
+                    for combination in self.map.combinations
                 ]
                 sets.append(np.array(inside, np.bool_)[self.map.of_row])
         return np.stack(sets) if sets else np.zeros((0, self.nodes.capacity), np.bool_)
@@ -231,8 +233,8 @@ class PolicyPlan(NodeFilter, NodeScorer, Tiers, PreemptionRules, Reserver):
 
     def score(self, rows: AnyRows) -> RawScores:
         """Score 20 for each step of priority; 0 for nodes of no unit."""
-        found: RawScores = 20.0 * np.maximum(self.priorities(rows), 0)
-        return found
+        scores: RawScores = 20.0 * np.maximum(self.priorities(rows), 0)
+        return scores
 
     def normalize_score(self, rows: AnyRows, raw: RawScores) -> RawScores:
         """Scale the best to 100; a unit of priority 0 stays above nodes of no unit, if any."""
@@ -246,8 +248,8 @@ class PolicyPlan(NodeFilter, NodeScorer, Tiers, PreemptionRules, Reserver):
     def priorities(self, rows: AnyRows) -> NDArray[np.int64]:
         """Return the highest priority among each row's units; ``NO_UNIT`` for rows in none."""
         self._refresh_priorities()
-        found: NDArray[np.int64] = self._priorities[rows]
-        return found
+        priorities: NDArray[np.int64] = self._priorities[rows]
+        return priorities
 
     def _refresh_priorities(self) -> None:
         seq = self.nodes.node_journal.seq
@@ -264,14 +266,14 @@ class PolicyPlan(NodeFilter, NodeScorer, Tiers, PreemptionRules, Reserver):
             return np.zeros(len(rows), np.int32)
         descending = np.array(self.policy.priorities[::-1], np.int64)
         ascending = -descending
-        found = ascending.searchsorted(-self.priorities(rows)).astype(np.int32)
+        tiers = ascending.searchsorted(-self.priorities(rows)).astype(np.int32)
         if self._reserved is not None:
             positions, matched = self._reserved.among(rows)
             held = np.zeros(len(matched), np.bool_)
             for resource in self._requested if len(matched) else ():
                 held |= self._reserved.many(resource, matched) > 0
-            found[positions[held]] -= len(descending) + 1
-        return found
+            tiers[positions[held]] -= len(descending) + 1
+        return tiers
 
     def tier_rows(self) -> list[Rows] | None:
         """Return the rows of each tier that pass the filter; None unless only priorities count.
@@ -294,14 +296,14 @@ class PolicyPlan(NodeFilter, NodeScorer, Tiers, PreemptionRules, Reserver):
     def _rows_of(self, combinations: tuple[int, ...]) -> Rows:
         """Return the rows of some combinations; the same array as before if it is equal."""
         rows = self.nodes.rows
-        found: Rows = rows[np.isin(self.map.of_row[rows], combinations)]
+        matching_rows: Rows = rows[np.isin(self.map.of_row[rows], combinations)]
         known = self._known_rows.get(combinations)
-        if known is not None and np.array_equal(known, found):
+        if known is not None and np.array_equal(known, matching_rows):
             return known
         if len(self._known_rows) > 2 * len(self.map.combinations):
             self._known_rows.clear()
-        self._known_rows[combinations] = found
-        return found
+        self._known_rows[combinations] = matching_rows
+        return matching_rows
 
     def preempts_before_next_tier(self) -> bool:
         """Return whether the policy prefers preemption to nodes of lower priority."""

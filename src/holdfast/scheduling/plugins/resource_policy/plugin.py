@@ -144,14 +144,14 @@ class ResourcePolicyPlugin(Plugin):
 
     def pre_filter(self, pod: PodInfo, view: View) -> PolicyPlan | Skip | Reject:
         """Find the one policy that selects the pod; two are a conflict."""
-        found = view.world.policies.governing(pod) if view.world.policies else []
-        if not found:
+        policies = view.world.policies.governing(pod) if view.world.policies else []
+        if not policies:
             return Skip()
-        if len(found) > 1:
-            keys = ", ".join(policy.key for policy in found)
+        if len(policies) > 1:
+            keys = ", ".join(policy.key for policy in policies)
             message = f"pod is matched by more than one ResourcePolicy: {keys}"
             return Reject(Code.UNRESOLVABLE, (message,))
-        (policy,) = found
+        (policy,) = policies
         if message := self._missing_keys(policy, pod):
             return Reject(Code.UNRESOLVABLE, (message,))
         return PolicyPlan(
@@ -191,26 +191,26 @@ class ResourcePolicyPlugin(Plugin):
             EventResource.ASSIGNED_POD,
         ) or not self.traits.registers(event):
             return False
-        found = policies.governing(pod)
-        if len(found) != 1 or self._missing_keys(found[0], pod):
+        governing_policies = policies.governing(pod)
+        if len(governing_policies) != 1 or self._missing_keys(governing_policies[0], pod):
             # If no policy selects the pod any more, the change of the policy or pod requeued it.
             return False
         if event.resource == EventResource.ASSIGNED_POD and not hints.is_about_group(
-            event, found[0], pod
+            event, governing_policies[0], pod
         ):
             return False  # before anything is computed: many pods of other groups may wait
-        units = self._units(found[0], pod, view)
+        units = self._units(governing_policies[0], pod, view)
         if event.resource == EventResource.NODE:
             return hints.node_may_help(event, units, view)
         return hints.pod_may_help(event, units, view)
 
 
 def _usages(world: World) -> UnitTotalsCache:
-    found = world.caches.get(UnitTotalsCache)
-    if found is None:
-        found = world.caches[UnitTotalsCache] = UnitTotalsCache(world.nodes, world.devices)
-    assert isinstance(found, UnitTotalsCache)
-    return found
+    cache = world.caches.get(UnitTotalsCache)
+    if cache is None:
+        cache = world.caches[UnitTotalsCache] = UnitTotalsCache(world.nodes, world.devices)
+    assert isinstance(cache, UnitTotalsCache)
+    return cache
 
 
 def _amounts(policy: Policy, pod: PodInfo, view: View) -> tuple[int, ...]:

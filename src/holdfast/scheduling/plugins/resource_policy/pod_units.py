@@ -140,14 +140,16 @@ class PodUnits:
     def _waits_for(self, totals: Totals, full: tuple[bool, ...]) -> tuple[int, ...]:
         units, rule = self.policy.units, self.policy.next_units
         if rule == names.EXCEED_MAX:
-            found = {u.priority for u, f in zip(units, full, strict=True) if u.capped and not f}
+            priorities = {
+                u.priority for u, f in zip(units, full, strict=True) if u.capped and not f
+            }
         elif rule == names.TIMEOUT_OR_EXCEED_MAX:
-            found = {u.priority for u, f in zip(units, full, strict=True) if not f}
+            priorities = {u.priority for u, f in zip(units, full, strict=True) if not f}
         elif rule == names.LACK_RESOURCE_AND_NO_TERMINATING:
-            found = {u.priority for u, used in zip(units, totals, strict=True) if used[-1]}
+            priorities = {u.priority for u, used in zip(units, totals, strict=True) if used[-1]}
         else:
             return ()
-        return tuple(sorted(found))
+        return tuple(sorted(priorities))
 
     def _changed(self, change: PodChange) -> Totals:
         totals = list(self.usage.totals)
@@ -209,8 +211,8 @@ class PodUnits:
             return 0
         states, combinations = self.states(), self.combinations_among(rows)
         if self.policy.strict:
-            combinations = [found for found in combinations if found]
-        waits = [states.waits(self.priority(found)) for found in combinations]
+            combinations = [combination for combination in combinations if combination]
+        waits = [states.waits(self.priority(combination)) for combination in combinations]
         return min([count for count in waits if count], default=0)
 
 

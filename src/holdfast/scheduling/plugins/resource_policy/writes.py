@@ -36,11 +36,11 @@ def labels_to_write(units: PodUnits, placement: Placement) -> Mapping[str, str]:
     """Return the labels of the unit that the pod lacks and its controller does not need."""
     unit = _best_unit(units, placement.row)
     wanted = {} if unit is None else units.policy.units[unit].pod_labels
-    found = placement.pod.labels
+    labels = placement.pod.labels
     return {
         key: value
         for key, value in wanted.items()
-        if found.get(key) != value and not _is_of_controller(units, placement, key)
+        if labels.get(key) != value and not _is_of_controller(units, placement, key)
     }
 
 

@@ -264,11 +264,15 @@ def _split_claims(
         if claim.fully_bound:
             bound.append(claim)
             continue
-        found = volumes.classes.get(claim.storage_class)
-        if found is not None and found.volume_binding_mode is None:
+        storage_class = volumes.classes.get(claim.storage_class)
+        if storage_class is not None and storage_class.volume_binding_mode is None:
             message = f'VolumeBindingMode not set for StorageClass "{claim.storage_class}"'
             return Reject(Code.ERROR, (message,))
-        if found is not None and found.waits_for_first_consumer and not claim.spec.volume_name:
+        if (
+            storage_class is not None
+            and storage_class.waits_for_first_consumer
+            and not claim.spec.volume_name
+        ):
             waiting.append(claim)
         else:
             immediate = True

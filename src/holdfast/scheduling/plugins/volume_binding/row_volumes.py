@@ -38,8 +38,8 @@ class ClaimMatch:
 
     def uses(self, volume: PersistentVolume, rows: NDArray[np.intp]) -> Mask:
         """Return on which of the rows the claim gets this volume."""
-        found: Mask = self.index[rows] == self.position.get(volume.name, _NOT_A_CANDIDATE)
-        return found
+        mask: Mask = self.index[rows] == self.position.get(volume.name, _NOT_A_CANDIDATE)
+        return mask
 
 
 class RowVolumes:
@@ -59,11 +59,11 @@ class RowVolumes:
 
     def static_bindings(self, row: int) -> list[tuple[PersistentVolume, PersistentVolumeClaim]]:
         """Return the volumes that would be bound if the pod ran on the row, one for each claim."""
-        found: dict[str, tuple[PersistentVolume, PersistentVolumeClaim]] = {}
+        by_claim: dict[str, tuple[PersistentVolume, PersistentVolumeClaim]] = {}
         for match in self.matches:
             if match.index[row] != _NONE:
-                found.setdefault(match.claim.key, (match.volumes[match.index[row]], match.claim))
-        return list(found.values())
+                by_claim.setdefault(match.claim.key, (match.volumes[match.index[row]], match.claim))
+        return list(by_claim.values())
 
     def dynamic_provisions(self, row: int) -> list[PersistentVolumeClaim]:
         """Return the claims for which a volume would be provisioned."""
