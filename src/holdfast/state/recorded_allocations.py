@@ -196,12 +196,12 @@ class RecordedAllocations:
             return ()
         stamp, records = source.stamp, self._records
         users = {owner.uid for owner in source.reservation.status.current_owners}
-        found = (
+        waiting_pods = (
             pod
             for pod_uid, pod in pods.items()
             if pod_uid in users or records[pod_uid].refused.get(uid) != stamp
         )
-        return tuple(found)
+        return tuple(waiting_pods)
 
     def named_by(self, uid: str) -> tuple[AllocatedReservation, ...]:
         """Return the reservations that a pod names, or named when it was decided about."""
@@ -312,8 +312,8 @@ class RecordedAllocations:
 
     def _uses_some(self, record: _Record) -> bool:
         """Tell whether a reservation that accepted the pod holds resources: that is kept."""
-        found = (self.find(named.uid) for named in record.named if named.uid in record.accepted)
-        return any(one is not None and one.reservation.phase in HOLDING for one in found)
+        sources = (self.find(named.uid) for named in record.named if named.uid in record.accepted)
+        return any(one is not None and one.reservation.phase in HOLDING for one in sources)
 
     def _stop_waiting(self, reservation: str, uid: str) -> None:
         pods = self._waiting.get(reservation)
@@ -347,8 +347,8 @@ def _named(claim: Mapping[str, str]) -> tuple[AllocatedReservation, ...]:
     """Return the reservations that annotations name, each once."""
     if not claim:
         return ()
-    found = {one.uid: one for one in _references(claim) if one.uid}
-    return tuple(found.values())
+    by_uid = {one.uid: one for one in _references(claim) if one.uid}
+    return tuple(by_uid.values())
 
 
 def _references(claim: Mapping[str, str]) -> Iterable[AllocatedReservation]:
@@ -373,10 +373,10 @@ def _without_refused(record: _Record) -> dict[str, str]:
         return {}
     if refused.keys().isdisjoint([named.uid for named in record.named]):
         return claim
-    found: dict[str, str] = {}
+    annotations: dict[str, str] = {}
     allocated = allocated_reservation(_with(claim))
     if allocated is not None and allocated.uid not in refused:
-        found[ALLOCATED] = claim[ALLOCATED]
+        annotations[ALLOCATED] = claim[ALLOCATED]
     if draws := [one for one in annotated_allocations(_with(claim)) if one.uid not in refused]:
-        found[DRAWS] = msgspec.json.encode(draws).decode()
-    return found
+        annotations[DRAWS] = msgspec.json.encode(draws).decode()
+    return annotations

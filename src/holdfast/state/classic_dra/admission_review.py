@@ -91,23 +91,23 @@ def pod_patch(
     if POD_CLAIMS not in map_at(metadata, "annotations"):
         return []
     new_metadata, new_spec = with_shadows(metadata, spec, name_of)
-    found: list[JsonObject] = []
+    patch: list[JsonObject] = []
     if new_metadata is not metadata:
         key = POD_CLAIMS.replace("~", "~0").replace("/", "~1")
         path = f"/metadata/annotations/{key}"
-        found.append(_add(path, new_metadata["annotations"][POD_CLAIMS]))
+        patch.append(_add(path, new_metadata["annotations"][POD_CLAIMS]))
     if new_spec.get("resourceClaims") != spec.get("resourceClaims"):
-        found.append(_add("/spec/resourceClaims", new_spec["resourceClaims"]))
+        patch.append(_add("/spec/resourceClaims", new_spec["resourceClaims"]))
     for part in ("initContainers", "containers"):
         pairs = zip(maps_at(spec, part), maps_at(new_spec, part), strict=True)
-        found += [
+        patch += [
             _add(f"/spec/{part}/{i}/resources", new["resources"])
             for i, (old, new) in enumerate(pairs)
             if new is not old
         ]
     if scheduler_name and spec.get("schedulerName", DEFAULT_SCHEDULER) == DEFAULT_SCHEDULER:
-        found.append(_add("/spec/schedulerName", scheduler_name))
-    return found
+        patch.append(_add("/spec/schedulerName", scheduler_name))
+    return patch
 
 
 def _is_creation(request: _Request) -> bool:

@@ -94,12 +94,12 @@ def read_annotation(metadata: JsonMapping, spec: JsonMapping, path: str = "") ->
         return []
     at = _annotation(path)
     try:
-        found = msgspec.json.decode(text if isinstance(text, str) else "")
+        value = msgspec.json.decode(text if isinstance(text, str) else "")
     except (msgspec.DecodeError, RecursionError) as error:
         raise BadRequest(f"{at}: not the JSON of a list: {error}") from error
-    if not isinstance(found, list):
+    if not isinstance(value, list):
         raise BadRequest(f"{at}: not the JSON of a list")
-    entries: list[JsonObject] = with_typed_claims({"resourceClaims": found})["resourceClaims"]
+    entries: list[JsonObject] = with_typed_claims({"resourceClaims": value})["resourceClaims"]
     _check_types(entries, list[AnnotationEntry], at)
     field_errors.raise_if_any(_check_entries(entries, spec, at, child(path, "spec")))
     return entries

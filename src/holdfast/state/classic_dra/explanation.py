@@ -20,8 +20,8 @@ def explain_claims(ledger: ClassicLedger, pod: Pod) -> JsonObject:
 
     Raises InvalidEntries for an annotation that cannot be read.
     """
-    found = ledger.negotiation_of(pod)
-    own = found if found is not None and is_owned(found, pod) else None
+    negotiation = ledger.negotiation_of(pod)
+    own = negotiation if negotiation is not None and is_owned(negotiation, pod) else None
     return {
         "claims": [_claim(ledger, pod, entry, own) for entry in classic_entries(pod)],
         "negotiation": None

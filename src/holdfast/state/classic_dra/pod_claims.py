@@ -35,7 +35,7 @@ def claims_of_pod(
 
     Raises ClassicClaimNotReady, and InvalidEntries for an annotation that cannot be read.
     """
-    found = []
+    claims = []
     for entry in classic_entries(pod):
         claim = find(f"{pod.namespace}/{entry.claim_name}")
         if claim is None:
@@ -44,8 +44,8 @@ def claims_of_pod(
             )
         if reason := unusable(pod, entry, claim):
             raise ClassicClaimNotReady(reason)
-        found.append(ClassicPodClaim(entry, claim))
-    return tuple(found)
+        claims.append(ClassicPodClaim(entry, claim))
+    return tuple(claims)
 
 
 def unusable(pod: Pod, entry: ClassicEntry, claim: ClassicClaim) -> str:

@@ -36,11 +36,11 @@ class SelectorMasks:
         if self._at != now or len(self._masks) >= _MOST:
             self._masks.clear()
             self._at = now
-        found = self._masks.get(selector)
-        if found is None:
-            found = self._masks[selector] = self._compute(selector)
-            found.flags.writeable = False
-        return found
+        mask = self._masks.get(selector)
+        if mask is None:
+            mask = self._masks[selector] = self._compute(selector)
+            mask.flags.writeable = False
+        return mask
 
     def _compute(self, selector: NodeSelector | None) -> Bools:
         if selector is None:

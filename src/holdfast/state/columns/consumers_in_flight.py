@@ -57,13 +57,13 @@ class ConsumersInFlight:
         self, claim_uid: str, stored: Sequence[ClaimConsumer], pod: Pod, allocation: Any, most: int
     ) -> list[Any]:
         """Return ``reservedFor`` with a pod and with those that joined, at most ``most``."""
-        found: dict[str, Any] = {consumer.uid: consumer for consumer in stored}
-        found[pod.uid] = pod_consumer(pod)
+        consumers: dict[str, Any] = {consumer.uid: consumer for consumer in stored}
+        consumers[pod.uid] = pod_consumer(pod)
         for uid, consumer in self._joined(claim_uid, allocation):
-            if len(found) >= most:
+            if len(consumers) >= most:
                 break
-            found.setdefault(uid, consumer)
-        return [*found.values()]
+            consumers.setdefault(uid, consumer)
+        return [*consumers.values()]
 
     def _joined(self, claim_uid: str, allocation: Any) -> Iterator[tuple[str, dict[str, str]]]:
         for uid, entry in self._by_claim.get(claim_uid, {}).items():

@@ -267,16 +267,16 @@ class SelectorCount:
     ) -> DomainCount:  # fmt: skip
         """Return the refreshed counts per value of ``key`` over eligible rows."""
         domains = self._live_domains if live else self._all_domains
-        found = domains.get((key, eligibility))
-        if found is None:
-            found = DomainCount(self.live if live else self.all, label, eligible, journal)
-            domains[key, eligibility] = found
-        found.refresh()
-        return found
+        domain_count = domains.get((key, eligibility))
+        if domain_count is None:
+            domain_count = DomainCount(self.live if live else self.all, label, eligible, journal)
+            domains[key, eligibility] = domain_count
+        domain_count.refresh()
+        return domain_count
 
     def buckets(self, label: LabelColumn, journal: Journal) -> RowBuckets:
         """Return rows grouped by the label's value and their number of live pods."""
-        found = self._buckets.get(label)
-        if found is None:
-            found = self._buckets[label] = RowBuckets(self.live, label, journal)
-        return found
+        buckets = self._buckets.get(label)
+        if buckets is None:
+            buckets = self._buckets[label] = RowBuckets(self.live, label, journal)
+        return buckets

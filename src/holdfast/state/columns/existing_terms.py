@@ -177,11 +177,11 @@ class ExistingTerms:
         self._matched.clear()
 
     def _set(self, terms: AffinityTerms) -> tuple[ExistingTerm, ...]:
-        found = self._sets.get(terms)
-        if found is None:
+        existing_terms = self._sets.get(terms)
+        if existing_terms is None:
             if len(self._sets) >= _MAX_GROUPS:
                 self._sets.clear()
-            found = self._sets[terms] = tuple(
+            existing_terms = self._sets[terms] = tuple(
                 self._intern(role, term)
                 for role, group in (
                     (TermRole.REQUIRED_ANTI_AFFINITY, terms.required_anti_affinity),
@@ -190,7 +190,7 @@ class ExistingTerms:
                 )
                 for term in group
             )
-        return found
+        return existing_terms
 
     def _intern(self, role: TermRole, term: AffinityTerm) -> ExistingTerm:
         existing = self._of.get((role, term))

@@ -92,21 +92,21 @@ class HiddenReservePods:
 
     def count(self, counter: SelectorCount) -> VisibleSelectorCount:
         """Return a counter without the hidden reserve pods."""
-        found = self._counts.get(counter)
-        if found is None:
+        visible_count = self._counts.get(counter)
+        if visible_count is None:
             if len(self._counts) >= _MANY:
                 self._counts.clear()
-            found = self._counts[counter] = VisibleSelectorCount(counter, self)
-        return found
+            visible_count = self._counts[counter] = VisibleSelectorCount(counter, self)
+        return visible_count
 
     def term(self, held: ExistingTerm) -> VisibleTerm:
         """Return an affinity term without the hidden reserve pods that have it."""
-        found = self._terms.get(held)
-        if found is None:
+        visible_term = self._terms.get(held)
+        if visible_term is None:
             if len(self._terms) >= _MANY:
                 self._terms.clear()
-            found = self._terms[held] = VisibleTerm(held, self)
-        return found
+            visible_term = self._terms[held] = VisibleTerm(held, self)
+        return visible_term
 
     def found(self, times: Callable[[ReservePodShape], int]) -> Rows:
         """Return the rows of hidden reserve pods, each repeated as often as ``times`` says."""
@@ -209,12 +209,12 @@ class VisibleSelectorCount:
     ) -> VisibleDomainCount:  # fmt: skip
         """Return up-to-date counts for each value of ``key`` over rows that ``eligible`` admits."""
         base = self._base.by_domain(key, eligibility, label, eligible, journal, live=live)
-        found = self._domains.get(base)
-        if found is None:
+        domain_count = self._domains.get(base)
+        if domain_count is None:
             times = self._counted_alive if live else self._counted
-            found = self._domains[base] = VisibleDomainCount(base, self._hidden_pods, times)
-        found.refresh()
-        return found
+            domain_count = self._domains[base] = VisibleDomainCount(base, self._hidden_pods, times)
+        domain_count.refresh()
+        return domain_count
 
     def _counted(self, look: ReservePodShape) -> int:
         its = self._hidden_pods.nodes.namespaces.get(look.namespace, {})

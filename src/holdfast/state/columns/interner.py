@@ -34,11 +34,11 @@ class Interner(Generic[T]):
 
     def id(self, value: T) -> int:
         """Return the id of ``value``; a new value gets the next id."""
-        found = self._ids.get(value)
-        if found is None:
-            found = self._ids[value] = len(self._values)
+        value_id = self._ids.get(value)
+        if value_id is None:
+            value_id = self._ids[value] = len(self._values)
             self._values.append(value)
-        return found
+        return value_id
 
     def find(self, value: T) -> int:
         """Return the id of ``value``, or -1 if it is unknown."""
@@ -90,9 +90,9 @@ class ResourceNames(Interner[str]):
 
     def id_requested(self, name: str) -> int:
         """Return the id of a name that a pod requests."""
-        found = self._ids.get(name)
-        if found is not None:
-            return found
+        resource = self._ids.get(name)
+        if resource is not None:
+            return resource
         if name in self.of_classes:
             return self.id(name)
         if self._from_pods >= MOST_FROM_PODS:

@@ -137,23 +137,23 @@ class JournalReader:
 
     def stale(self, size: int) -> StaleRows:
         """Return the rows that changed since the last call, in the cheapest form."""
-        found: list[StaleRows] = []
+        row_sets: list[StaleRows] = []
         for i, journal in enumerate(self._journals):
             cursor, seq = self._cursors[i], journal.seq
             self._cursors[i] = seq
             if cursor < 0:
-                found.append(slice(0, size))
+                row_sets.append(slice(0, size))
             elif cursor != seq:
-                found.append(journal.stale(cursor, size))
-        return _merged(found)
+                row_sets.append(journal.stale(cursor, size))
+        return _merged(row_sets)
 
 
-def _merged(found: list[StaleRows]) -> StaleRows:
-    if len(found) <= 1:
-        return found[0] if found else []
+def _merged(row_sets: list[StaleRows]) -> StaleRows:
+    if len(row_sets) <= 1:
+        return row_sets[0] if row_sets else []
     lists: set[int] = set()
     arrays = []
-    for rows in found:
+    for rows in row_sets:
         if isinstance(rows, slice):
             return rows
         if isinstance(rows, list):

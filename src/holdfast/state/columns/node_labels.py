@@ -70,13 +70,13 @@ class LabelColumn:
         if len(table) > _FEW or not isinstance(rows, slice):
             return self.read(table, rows)
         key = (rows.stop, table.tobytes())
-        found = self._read.get(key)
-        if found is None:
+        verdicts = self._read.get(key)
+        if verdicts is None:
             if len(self._read) >= _FEW:
                 self._read.clear()
-            found = self._read[key] = self.read(table, rows)
-            found.flags.writeable = False
-        return found
+            verdicts = self._read[key] = self.read(table, rows)
+            verdicts.flags.writeable = False
+        return verdicts
 
     def compare(self, bound: int, *, greater: bool) -> NDArray[np.bool_]:
         """Return, per value id, whether the value is a number beyond ``bound``.

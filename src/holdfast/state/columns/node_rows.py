@@ -163,8 +163,8 @@ class NodeRows:
     def completed(self, node: Node) -> Node:
         """Return a node that lists its additional amounts too."""
         listed = node.status.allocatable
-        found = self.additional_amounts.get(node.name, _NOTHING)
-        more = {n: f"{a}m" if n == "cpu" else str(a) for n, a in found.items() if n not in listed}
+        amounts = self.additional_amounts.get(node.name, _NOTHING)
+        more = {n: f"{a}m" if n == "cpu" else str(a) for n, a in amounts.items() if n not in listed}
         if not more:
             return node
         status = msgspec.structs.replace(node.status, allocatable={**listed, **more})
@@ -172,11 +172,11 @@ class NodeRows:
 
     def _amounts_of(self, node: Node) -> dict[int, int]:
         listed = node.status.allocatable
-        found = {self.resources.id(n): _amount(n, a) for n, a in listed.items()}
+        amounts = {self.resources.id(n): _amount(n, a) for n, a in listed.items()}
         for name, amount in self.additional_amounts.get(node.name, _NOTHING).items():
             if name not in listed:
-                found[self.resources.id(name)] = max(0, min(MAX_AMOUNT, amount))
-        return found
+                amounts[self.resources.id(name)] = max(0, min(MAX_AMOUNT, amount))
+        return amounts
 
     def delete_node(self, name: str) -> None:
         """Delete a node; its pods must be removed already."""

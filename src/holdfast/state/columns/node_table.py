@@ -233,10 +233,10 @@ class NodeTable(NodeRows):
                 return PodSum(measure, width, capacity)
             return ClaimingPodSum(measure, width, capacity, of_claims, self.journal)
 
-        found, dropped = self._placements.pod_sum(counter, key, make)
+        pod_sum, dropped = self._placements.pod_sum(counter, key, make)
         if dropped:
             self.epochs.bump(Epoch.COUNTERS)
-        return found
+        return pod_sum
 
     @property
     def namespaces(self) -> Mapping[str, Mapping[str, str]]:

@@ -315,10 +315,10 @@ def _terms(spec_info: _SpecInfo, pod: Pod) -> AffinityTerms:
     if spec_info.terms is None:
         return NO_TERMS
     namespace = pod.metadata.namespace
-    found = spec_info.terms.get(namespace)
-    if found is None:
-        found = spec_info.terms[namespace] = read_affinity_terms(pod.spec.affinity, namespace)
-    return found
+    terms = spec_info.terms.get(namespace)
+    if terms is None:
+        terms = spec_info.terms[namespace] = read_affinity_terms(pod.spec.affinity, namespace)
+    return terms
 
 
 def host_ports(pod: Pod) -> frozenset[HostPort]:

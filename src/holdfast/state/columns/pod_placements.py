@@ -230,9 +230,9 @@ class PodPlacements:
         were compared already.
         """
         key = pod_selectors, real
-        found = self._counters.get(key, owner)
-        if found is not None:
-            return found, False
+        known_counter = self._counters.get(key, owner)
+        if known_counter is not None:
+            return known_counter, False
         counter = SelectorCount(pod_selectors, self._capacity, real=real)
         self._count(counter, matched or {})
         dropped = self._counters.put(key, counter, owner, kept=self.pinned)
@@ -296,17 +296,17 @@ class PodPlacements:
 
         ``make`` makes them for a number of rows.
         """
-        found, dropped = counter.sums.pop(key, None), False
-        if found is None:
+        pod_sum, dropped = counter.sums.pop(key, None), False
+        if pod_sum is None:
             if len(counter.sums) >= _MAX_SUMS:
                 del counter.sums[next(iter(counter.sums))]
                 dropped = True
-            found = make(self._capacity)
+            pod_sum = make(self._capacity)
             for group in self.label_groups:
                 if counter in group.counters:
-                    self._sum_up(found, counter, group)
-        counter.sums[key] = found
-        return found, dropped
+                    self._sum_up(pod_sum, counter, group)
+        counter.sums[key] = pod_sum
+        return pod_sum, dropped
 
     def _sum_up(self, total: PodSum, counter: SelectorCount, group: LabelGroup) -> None:
         for uid, row in group.rows.items():

@@ -76,15 +76,15 @@ class PortIndex:
 
     def count(self, wanted: frozenset[HostPort], capacity: int) -> NDArray[np.int64]:
         """Return how many used ports conflict with the wanted ones, per row; kept up to date."""
-        found = self._counts.pop(wanted, None)
-        if found is None or len(found) != capacity:
-            found = np.zeros(capacity, np.int64)
+        counts = self._counts.pop(wanted, None)
+        if counts is None or len(counts) != capacity:
+            counts = np.zeros(capacity, np.int64)
             for row in self.rows_taken(wanted):
-                found[row] = self._conflicts_at(row, wanted)
+                counts[row] = self._conflicts_at(row, wanted)
             if len(self._counts) >= _MAX_COUNTS:
                 del self._counts[next(iter(self._counts))]
-        self._counts[wanted] = found
-        return found
+        self._counts[wanted] = counts
+        return counts
 
     def _conflicts_at(self, row: int, wanted: frozenset[HostPort]) -> int:
         return sum(

@@ -95,25 +95,25 @@ class RankedPods:
         The values are kept until ``version`` changes. ``by_label_group``: all pods of a label group
         have the same value.
         """
-        found = self._known_values(key, read, version)
-        if found.unread:
-            self._read_rows(found, _take(found.unread), by_label_group=by_label_group)
-        return found.values
+        known_values = self._known_values(key, read, version)
+        if known_values.unread:
+            self._read_rows(known_values, _take(known_values.unread), by_label_group=by_label_group)
+        return known_values.values
 
     def values_in_steps(
         self, key: Hashable, read: ReadValue, version: Any = None, *, by_label_group: bool = False
     ) -> Iterator[None]:
         """Read what ``values_of`` returns, with pauses in which the world may change."""
-        found = self._known_values(key, read, version)
-        if len(found.unread) > FEW_ROWS:
+        known_values = self._known_values(key, read, version)
+        if len(known_values.unread) > FEW_ROWS:
             yield
-        while found.unread and not self._is_replaced:
+        while known_values.unread and not self._is_replaced:
             self.refresh()
-            rows = _take(found.unread, _ROWS_A_STEP)
-            self._read_rows(found, rows, by_label_group=by_label_group)
-            if found.unread:
+            rows = _take(known_values.unread, _ROWS_A_STEP)
+            self._read_rows(known_values, rows, by_label_group=by_label_group)
+            if known_values.unread:
                 yield
-        yield from self._columns_in_steps(found.values)
+        yield from self._columns_in_steps(known_values.values)
 
     def _columns_in_steps(self, *values: PodValues) -> Iterator[None]:
         """Make the columns of values, which takes milliseconds for each of them."""
@@ -133,15 +133,17 @@ class RankedPods:
         self._values[key] = known  # used last, dropped last
         return known
 
-    def _read_rows(self, found: _Values, rows: Rows, *, by_label_group: bool = False) -> None:
+    def _read_rows(
+        self, known_values: _Values, rows: Rows, *, by_label_group: bool = False
+    ) -> None:
         # Every change of a request is in the journal, so the pods read last are current.
-        for row in () if isinstance(found.read, RequestedAmount) else rows.tolist():
+        for row in () if isinstance(known_values.read, RequestedAmount) else rows.tolist():
             # Another field that was not read so far may have changed without a journal entry.
             now = self._nodes.pods_on(row)
             self.pods[row] = [now[pod.uid] for pod in self.pods[row]]
         pods = self._pods_of(rows)
         read = self._read_groups if by_label_group else read_values
-        found.values.fill(rows, read(found.read, pods), self.count[rows])
+        known_values.values.fill(rows, read(known_values.read, pods), self.count[rows])
 
     def _pods_of(self, rows: Rows) -> list[PodInfo]:
         return [*chain.from_iterable(map(self.pods.__getitem__, rows.tolist()))]

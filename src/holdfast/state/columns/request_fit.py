@@ -107,13 +107,13 @@ class RequestFit:
 
     def remaining(self, rows: SomeRows) -> list[Ints]:
         """Return what each row would have left of each need; callers may modify the arrays."""
-        found: list[Ints] = []
+        remaining: list[Ints] = []
         for need in self.needs:
             left = need.free[rows] - need.wanted
             if need.device_backed:
                 left[need.has[rows] == 0] = ENOUGH
-            found.append(left)
-        return found
+            remaining.append(left)
+        return remaining
 
     # --- one row, in plain integers -----------------------------------------------------------
 
@@ -149,13 +149,15 @@ class RequestFit:
         ``gained`` is what becomes free of each need, negative if it is taken. As in kube-scheduler,
         a missing pod slot is never unresolvable.
         """
-        found = []
+        shortages = []
         for need, more in zip(self.needs, gained or repeat(0), strict=False):
             free, has, wanted = need.free_at[row] + more, need.has_at[row], need.wanted
             if remaining_of(free, wanted, has, device_backed=need.device_backed) < 0:
                 never = wanted > has and need is not self.needs[0]
-                found.append(InsufficientResource(need.resource, wanted, has - free, has, never))
-        return found
+                shortages.append(
+                    InsufficientResource(need.resource, wanted, has - free, has, never)
+                )
+        return shortages
 
 
 def short_of(request: Mapping[int, int], *free: Mapping[int, int]) -> list[int]:
@@ -195,11 +197,11 @@ def short_bits_at(spare: Iterable[int], last: int = LAST_BIT) -> int:
     return bits
 
 
-def _narrowed(found: Bools, columns: Iterable[tuple[Need, Ints]], rows: SomeRows) -> Bools:
+def _narrowed(mask: Bools, columns: Iterable[tuple[Need, Ints]], rows: SomeRows) -> Bools:
     """Keep the rows whose columns have enough of each need."""
     for need, column in columns:
         enough = column[rows] >= need.wanted
         if need.device_backed:
             enough |= need.has[rows] == 0
-        found &= enough
-    return found
+        mask &= enough
+    return mask

@@ -103,5 +103,5 @@ def _one_of(column: LabelColumn, requirement: LabelRequirement, ids: Ids) -> Boo
     if len(wanted) == 1:
         same: Bools = ids == wanted[0]
         return same
-    found: Bools = np.isin(ids, wanted)
-    return found
+    mask: Bools = np.isin(ids, wanted)
+    return mask

@@ -97,7 +97,7 @@ def find_candidates(
     if hint.vf_selector is not None and not any(device.vf_groups for device in devices):
         return DeviceRejection((f"Insufficient {kind} VirtualFunctions",), unresolvable=True)
     used = {minor for of, minor, _ in state.used.amounts if of == kind}
-    found = CandidateDevices(kind, count, amounts, {}, {}, {}, used)
+    candidates = CandidateDevices(kind, count, amounts, {}, {}, {}, used)
     for device, free in devices_in_view(state, asked, kind, restriction):
         if not all(map(le, amounts, free)):
             continue
@@ -106,12 +106,12 @@ def find_candidates(
             function = _virtual_function(state, kind, device, hint.vf_selector, first)
             if function is None:
                 continue
-            found.vfs[device.minor] = function
-        found.devices[device.minor] = device
-        found.free[device.minor] = free
+            candidates.vfs[device.minor] = function
+        candidates.devices[device.minor] = device
+        candidates.free[device.minor] = free
     if hint.exclusive == PCIE_LEVEL:
-        _keep_unused_pcies(found, devices)
-    return found
+        _keep_unused_pcies(candidates, devices)
+    return candidates
 
 
 def count_and_amounts(
@@ -181,12 +181,12 @@ def _matches(selector: Selector, labels: LabelPairs) -> bool:
     return selector.matches(dict(labels))
 
 
-def _keep_unused_pcies(found: CandidateDevices, devices: tuple[NodeDevice, ...]) -> None:
+def _keep_unused_pcies(candidates: CandidateDevices, devices: tuple[NodeDevice, ...]) -> None:
     """Remove devices that share their PCIe switch with one of the same type that is in use."""
-    busy = {device.pcie for device in devices if device.minor in found.used} - {NO_TOPOLOGY}
-    for minor, device in list(found.devices.items()):
-        if device.pcie in busy or minor in found.used:
-            del found.devices[minor]
+    busy = {device.pcie for device in devices if device.minor in candidates.used} - {NO_TOPOLOGY}
+    for minor, device in list(candidates.devices.items()):
+        if device.pcie in busy or minor in candidates.used:
+            del candidates.devices[minor]
 
 
 class DeviceOffer(NamedTuple):

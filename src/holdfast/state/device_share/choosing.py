@@ -72,9 +72,9 @@ def choose_devices(
         only = restriction.preferred.union(others)
         if restriction.allowed is not None:
             only &= restriction.allowed
-        found = _choose(state, asked, replace(restriction, allowed=only), strategy)
-        if not isinstance(found, DeviceRejection):
-            return found
+        allocations = _choose(state, asked, replace(restriction, allowed=only), strategy)
+        if not isinstance(allocations, DeviceRejection):
+            return allocations
     return _choose(state, asked, restriction, strategy)
 
 
@@ -84,45 +84,45 @@ def _choose(
     restriction: Restriction,
     strategy: ScoringStrategy | None,
 ) -> AllocationsByType | DeviceRejection:
-    found: dict[str, CandidateDevices] = {}
+    by_type: dict[str, CandidateDevices] = {}
     for request in asked.requests:
         candidates = find_candidates(state, asked, request, restriction)
         if isinstance(candidates, DeviceRejection):
             return candidates
-        found[request.type] = candidates
+        by_type[request.type] = candidates
     preference = Preference(restriction.preferred, strategy)
-    joint = asked.joint if len(found) > 1 else ()
+    joint = asked.joint if len(by_type) > 1 else ()
     if asked.same_pcie and len(joint) > 1:
-        chosen = _choose_all(state, asked, _on_common_pcies(found, joint), joint, preference)
+        chosen = _choose_all(state, asked, _on_common_pcies(by_type, joint), joint, preference)
         if not isinstance(chosen, DeviceRejection):
-            return _allocations(found, chosen)
-    result = _choose_all(state, asked, found, joint, preference)
-    return result if isinstance(result, DeviceRejection) else _allocations(found, result)
+            return _allocations(by_type, chosen)
+    result = _choose_all(state, asked, by_type, joint, preference)
+    return result if isinstance(result, DeviceRejection) else _allocations(by_type, result)
 
 
 def _choose_all(
     state: NodeDeviceState,
     asked: RequestedDevices,
-    found: Mapping[str, CandidateDevices],
+    by_type: Mapping[str, CandidateDevices],
     joint: tuple[str, ...],
     common: Preference,
 ) -> Chosen | DeviceRejection:
     """Choose devices type by type: of those to allocate jointly, the first type decides."""
     chosen: Chosen = {}
-    for kind in (*joint, *(kind for kind in found if kind not in joint)):
+    for kind in (*joint, *(kind for kind in by_type if kind not in joint)):
         preference = common
-        least = found[kind].count
+        least = by_type[kind].count
         if kind in joint[1:]:
-            preference = replace(common, pcies=frozenset(found[joint[0]].pcies(chosen[joint[0]])))
+            preference = replace(common, pcies=frozenset(by_type[joint[0]].pcies(chosen[joint[0]])))
             if asked.same_pcie:
                 least = max(least, len(preference.pcies))
-        minors = _choose_type(state, asked, found[kind], least, preference)
+        minors = _choose_type(state, asked, by_type[kind], least, preference)
         if isinstance(minors, DeviceRejection):
             return minors
         chosen[kind] = minors
     if asked.same_pcie and joint:
-        switches = found[joint[0]].pcies(chosen[joint[0]])
-        if any(found[kind].pcies(chosen[kind]) != switches for kind in joint[1:]):
+        switches = by_type[joint[0]].pcies(chosen[joint[0]])
+        if any(by_type[kind].pcies(chosen[kind]) != switches for kind in joint[1:]):
             return DeviceRejection((VIOLATION,))
     return chosen
 
@@ -143,24 +143,26 @@ def _choose_type(
 
 
 def _on_common_pcies(
-    found: Mapping[str, CandidateDevices], joint: tuple[str, ...]
+    by_type: Mapping[str, CandidateDevices], joint: tuple[str, ...]
 ) -> dict[str, CandidateDevices]:
     """Keep only devices to be allocated jointly whose PCIe switch serves all of their types."""
-    switches = [found[kind].pcies(list(found[kind].devices)) for kind in joint]
+    switches = [by_type[kind].pcies(list(by_type[kind].devices)) for kind in joint]
     common = set.intersection(*switches)
-    kept = dict(found)
+    kept = dict(by_type)
     for kind in joint:
         devices = {
-            minor: device for minor, device in found[kind].devices.items() if device.pcie in common
+            minor: device
+            for minor, device in by_type[kind].devices.items()
+            if device.pcie in common
         }
-        kept[kind] = replace(found[kind], devices=devices)
+        kept[kind] = replace(by_type[kind], devices=devices)
     return kept
 
 
-def _allocations(found: Mapping[str, CandidateDevices], chosen: Chosen) -> AllocationsByType:
+def _allocations(by_type: Mapping[str, CandidateDevices], chosen: Chosen) -> AllocationsByType:
     allocations = {}
     for kind in sorted(chosen):
-        candidates = found[kind]
+        candidates = by_type[kind]
         listed = []
         for minor in sorted(chosen[kind]):
             amounts = candidates.amounts
@@ -239,19 +241,19 @@ def _choose_partition(
     if not partitions:
         return DeviceRejection(("node(s) Unsupported number of GPU requests",), unresolvable=True)
     unused = candidates.devices.keys() - candidates.used
-    found: list[Partition] = []
+    usable_partitions: list[Partition] = []
     for partition in partitions:
         if (spec is not None and spec.restricted) and partition.score < partitions[0].score:
             break
-        if found and partition.score < found[0].score:
+        if usable_partitions and partition.score < usable_partitions[0].score:
             break
         enough = spec is None or not spec.bandwidth or (partition.bandwidth or 0) >= spec.bandwidth
         if enough and partition.minors <= unused:
-            found.append(partition)
-    if not found:
+            usable_partitions.append(partition)
+    if not usable_partitions:
         return DeviceRejection(("Insufficient Partitioned GPU Devices",))
     preferred = [minor for kind, minor in preference.devices if kind == "gpu"]
-    best = choose_partition(found, table, candidates.count, candidates.used, preferred)
+    best = choose_partition(usable_partitions, table, candidates.count, candidates.used, preferred)
     return sorted(best.minors)
 
 

@@ -243,10 +243,10 @@ class DeviceShareLedger:
 
         ``with_class`` are resources that a DeviceClass serves on nodes that do not list them.
         """
-        found: NDArray[np.int64] = self.signatures()[rows].astype(np.int64)
+        cases: NDArray[np.int64] = self.signatures()[rows].astype(np.int64)
         for resource in with_class:
-            found = found * 2 + (self._node_table.allocatable[resource, rows] == 0)
-        return found
+            cases = cases * 2 + (self._node_table.allocatable[resource, rows] == 0)
+        return cases
 
     def signature(self, row: int) -> int:
         """Return the number of a row's state."""
@@ -281,12 +281,12 @@ class DeviceShareLedger:
         return self._number(self._inventories.id(self.state(signature).inventory), UNUSED)
 
     def _number(self, inventory: int, used: DeviceUse) -> int:
-        found = self._numbers.get((inventory, used))
-        if found is None:
+        number = self._numbers.get((inventory, used))
+        if number is None:
             self._states.append(NodeDeviceState(self._inventories[inventory], used))
             self._parts += 1 + len(used.amounts) + len(used.vfs)
-            found = self._numbers[inventory, used] = len(self._states)
-        return found
+            number = self._numbers[inventory, used] = len(self._states)
+        return number
 
     def has_devices(self, node: str) -> bool:
         """Return whether a node has a Device, or pods that use devices of a deleted one.
@@ -297,8 +297,8 @@ class DeviceShareLedger:
 
     def ids(self, node: str) -> Mapping[tuple[str, int], str]:
         """Return the ids of a node's devices by type and minor."""
-        found = self._devices.get(node)
-        return {} if found is None else device_ids(found)
+        device = self._devices.get(node)
+        return {} if device is None else device_ids(device)
 
     def use_of(self, uid: str) -> DeviceUse:
         """Return what a pod or a reservation holds."""
@@ -315,10 +315,10 @@ class DeviceShareLedger:
         What remains counts as free there.
         """
         known = self._offers.setdefault(node, {})
-        found = known.get(uid)
-        if found is None:
-            found = known[uid] = self.changed_offer(uid, node)
-        return found
+        offer = known.get(uid)
+        if offer is None:
+            offer = known[uid] = self.changed_offer(uid, node)
+        return offer
 
     def changed_offer(
         self,
@@ -433,10 +433,10 @@ class DeviceShareLedger:
         self._written[uid] = written
 
     def _on(self, node: str) -> NodeHolders:
-        found = self._holders.get(node)
-        if found is None:
-            found = self._holders[node] = NodeHolders(self._inventory(node).by_device())
-        return found
+        holders = self._holders.get(node)
+        if holders is None:
+            holders = self._holders[node] = NodeHolders(self._inventory(node).by_device())
+        return holders
 
     def _inventory(self, node: str) -> NodeDeviceInventory:
         return self._inventories[self._inventory_of.get(node, 0)]

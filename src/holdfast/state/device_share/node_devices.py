@@ -128,15 +128,15 @@ def inventory_of(device: SharedDevices, node_labels: Mapping[str, str]) -> NodeD
     Devices of unknown types are left out; of two with the same type and minor the last counts.
     """
     ranks = _pcie_ranks(device.spec.devices)
-    found: dict[str, dict[int, NodeDevice]] = {}
+    by_type: dict[str, dict[int, NodeDevice]] = {}
     for info in device.spec.devices:
         if info.type in RESOURCES:
-            found.setdefault(info.type, {})[info.minor] = _node_device(info, ranks)
+            by_type.setdefault(info.type, {})[info.minor] = _node_device(info, ranks)
     partitions, honors = partition_table(device, node_labels)
     return NodeDeviceInventory(
         {
-            kind: tuple(found[kind][minor] for minor in sorted(found[kind]))
-            for kind in sorted(found)
+            kind: tuple(by_type[kind][minor] for minor in sorted(by_type[kind]))
+            for kind in sorted(by_type)
         },
         partitions,
         honors,

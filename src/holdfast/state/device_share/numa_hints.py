@@ -49,8 +49,8 @@ class _Question(NamedTuple):
             return choose_devices(self.state, self.asked, within, self.strategy)
 
         inventory = self.state.inventory
-        found = device_hints(inventory, self.asked, self.numa_nodes, self.policy, choose)
-        return {} if isinstance(found, DeviceRejection) else found
+        hints = device_hints(inventory, self.asked, self.numa_nodes, self.policy, choose)
+        return {} if isinstance(hints, DeviceRejection) else hints
 
 
 class DeviceHints:
@@ -119,11 +119,11 @@ class DeviceHints:
             return {}
         state = ledger.state(signature)
         question = _Question(state, asked, offer, tuple(numa_nodes), policy, options.strategy)
-        found = self._known.get(question, pod.namespace)
-        if found is None:
-            found = question.hints()
-            self._known.put(question, found, pod.namespace)
-        return found
+        hints = self._known.get(question, pod.namespace)
+        if hints is None:
+            hints = question.hints()
+            self._known.put(question, hints, pod.namespace)
+        return hints
 
     def _asked(self, pod: PodInfo, row: int) -> RequestedDevices | None:
         """Return what a pod asks of devices on a row; the latest answer is kept."""
@@ -155,17 +155,17 @@ def device_hints(
     """
     if not inventory.tells_numa_nodes:
         return {}
-    found: list[tuple[int, AllocationsByType]] = []
+    choices: list[tuple[int, AllocationsByType]] = []
     whole: AllocationsByType | DeviceRejection = DeviceRejection((INSUFFICIENT,), unresolvable=True)
     for mask in numa_masks(numa_nodes):
         whole = DeviceRejection((INSUFFICIENT,), unresolvable=True)
         if _enough_devices(inventory, asked, mask):
             whole = choose(mask)
         if not isinstance(whole, DeviceRejection):
-            found.append((mask, whole))
+            choices.append((mask, whole))
     if isinstance(whole, DeviceRejection):
         return whole
-    fewest = min(mask.bit_count() for mask, _ in found)
+    fewest = min(mask.bit_count() for mask, _ in choices)
     same = _gpus(whole)
     hints = [
         Hint(
@@ -173,7 +173,7 @@ def device_hints(
             preferred=policy == RESTRICTED or mask.bit_count() == fewest,
             score=SAME_GPUS if _gpus(allocations) == same else 0,
         )
-        for mask, allocations in found
+        for mask, allocations in choices
     ]
     return {request.type: hints for request in asked.requests}
 

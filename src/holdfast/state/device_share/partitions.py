@@ -53,8 +53,8 @@ def partition_table(
     The annotation of the Device comes first; an unreadable one counts as absent. GPUs of some
     models have built-in partitions.
     """
-    if found := _read(device.metadata.annotations.get(names.GPU_PARTITIONS, "")):
-        return found, device.metadata.labels.get(names.GPU_PARTITION_POLICY) == _HONOR
+    if table := _read(device.metadata.annotations.get(names.GPU_PARTITIONS, "")):
+        return table, device.metadata.labels.get(names.GPU_PARTITION_POLICY) == _HONOR
     vendor = node_labels.get(names.GPU_VENDOR) or "nvidia"
     known = vendor == "nvidia" and node_labels.get(names.GPU_MODEL) in _HOPPER
     honors = node_labels.get(names.GPU_PARTITION_POLICY) == _HONOR

@@ -66,10 +66,10 @@ def within_request(
         # An annotation that guides the choice may have become malformed since.
         asked = _without_hints(request)
     limits = {} if asked is None else {one.type: _limit(asked, one) for one in asked.requests}
-    found = {
+    by_type = {
         kind: _first(listed, *limits[kind]) for kind, listed in written.items() if kind in limits
     }
-    return {kind: listed for kind, listed in found.items() if listed}
+    return {kind: listed for kind, listed in by_type.items() if listed}
 
 
 def consistent_use(use: DeviceUse, inventory: NodeDeviceInventory, *, by_bytes: bool) -> DeviceUse:
@@ -129,10 +129,10 @@ def _first(
     listed: tuple[SharedDeviceAllocation, ...], count: int, most: DeviceAmounts
 ) -> tuple[SharedDeviceAllocation, ...]:
     """Return the first devices of which the pod has something that it requests, one entry each."""
-    found: dict[int, SharedDeviceAllocation] = {}
+    by_minor: dict[int, SharedDeviceAllocation] = {}
     for one in listed:
         amounts = tuple(map(min, one.amounts, most))
         wanted = any(has for has, limit in zip(amounts, most, strict=True) if limit < _ANY)
-        if wanted and one.minor not in found and len(found) < count:
-            found[one.minor] = SharedDeviceAllocation(one.minor, amounts, one.vfs[:1])
-    return tuple(found.values())
+        if wanted and one.minor not in by_minor and len(by_minor) < count:
+            by_minor[one.minor] = SharedDeviceAllocation(one.minor, amounts, one.vfs[:1])
+    return tuple(by_minor.values())

@@ -118,12 +118,12 @@ class AllocationCache:
     def requests_and_mappings(self, pod: PodInfo, names: Sequence[str]) -> RequestsAndMappings:
         """Return the requests for these extended resources of a pod; do not modify them."""
         key = (pod.spec_key, tuple(names))
-        found = self._requests.get(key, pod.namespace)
-        if found is None:
+        requests_and_mappings = self._requests.get(key, pod.namespace)
+        if requests_and_mappings is None:
             class_for = self._inventory.device_class_for
-            found = create_requests_and_mappings(pod.pod, names, class_for)
-            self._requests.put(key, found, pod.namespace)
-        return found
+            requests_and_mappings = create_requests_and_mappings(pod.pod, names, class_for)
+            self._requests.put(key, requests_and_mappings, pod.namespace)
+        return requests_and_mappings
 
     def allocator(self, claims: Sequence[ResourceClaim]) -> Allocator:
         """Return an allocator; what it reads of specs and classes is shared by equal claims."""
@@ -142,11 +142,11 @@ class AllocationCache:
     def results(self, allocator: Allocator, steps: int = 0) -> AllocationResults:
         """Return the results of an allocator's claims, shared by all pods with equal claims."""
         specs, namespace = allocator.specs, allocator.claims[0].namespace
-        found = self._results.get((specs, steps), namespace)
-        if found is None:
-            found = self._new_results(allocator, specs, steps)
-            self._results.put((specs, steps), found, namespace)
-        return found
+        results = self._results.get((specs, steps), namespace)
+        if results is None:
+            results = self._new_results(allocator, specs, steps)
+            self._results.put((specs, steps), results, namespace)
+        return results
 
     def _new_results(self, allocator: Allocator, specs: Specs, steps: int) -> AllocationResults:
         namespace = allocator.claims[0].namespace
@@ -192,12 +192,12 @@ class AllocationCache:
         self._requests.clear()
 
     def _cached(self, kind: type[_T], key: Hashable, make: Callable[[], _T], owner: str = "") -> _T:
-        found = self._tables.get(key, owner)
-        if found is None:
-            found = make()
-            self._tables.put(key, found, owner)
-        assert isinstance(found, kind)
-        return found
+        table = self._tables.get(key, owner)
+        if table is None:
+            table = make()
+            self._tables.put(key, table, owner)
+        assert isinstance(table, kind)
+        return table
 
 
 def _plain_alternative(allocator: Allocator) -> RequestAlternative | None:
@@ -247,18 +247,20 @@ class _CountResults:
             count = np.count_nonzero(inexact)
             if count:
                 searched = rows if count == len(rows) else rows[inexact]
-                found = self._searched.codes(searched, self._if_inexact(first), all_rows=all_rows)
-                codes[inexact] = found
+                searched_codes = self._searched.codes(
+                    searched, self._if_inexact(first), all_rows=all_rows
+                )
+                codes[inexact] = searched_codes
         return codes
 
     def scores(self, rows: Rows) -> NDArray[np.float64]:
         return np.zeros(len(rows))
 
     def choices(self, row: int) -> tuple[DeviceChoice, ...] | None:
-        found = self._counted.first_free(row, self._count)
-        if found is None or 0 < self._steps <= found[-1][1] + 1:
+        choices = self._counted.first_free(row, self._count)
+        if choices is None or 0 < self._steps <= choices[-1][1] + 1:
             return self._searched.choices(row)  # a limit of steps may end the search before
-        return found
+        return choices
 
     def timed_out(self, row: int) -> bool:
         return self._if_inexact(row) != NO_ROW and self._searched.timed_out(row)

@@ -112,12 +112,12 @@ class FreeDeviceCounts(RowTable):
         if node is None or not 0 < count <= self.free[row]:
             return None
         index, first = self._alternative.index, 0
-        found: list[DeviceChoice] = []
+        choices: list[DeviceChoice] = []
         for pool in self._inventory.node_pools.of(node):
             for position in self._free_positions(pool, node):
-                found.append((index, first + position, None))
-                if len(found) == count:
-                    return tuple(found)
+                choices.append((index, first + position, None))
+                if len(choices) == count:
+                    return tuple(choices)
             first += len(pool.candidates)
         return None
 
@@ -227,10 +227,10 @@ class DeviceCounts(RowTable):
             return
         own, shared = self._inventory.node_pools.by_sharing(current)
         local, common = self._sum(own, current), self._sum(shared, current)
-        found = (0, 0)
+        counts = (0, 0)
         if local is not None and common is not None:
-            found = (local[0] + common[0], local[1] + common[1])
-        self.total[row], self.allocated[row] = found
+            counts = (local[0] + common[0], local[1] + common[1])
+        self.total[row], self.allocated[row] = counts
         self._set_key(row, key_of_counts(row, shared, local))
 
     def _copy(self, row: int, rows: NDArray[np.intp]) -> None:

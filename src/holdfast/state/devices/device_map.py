@@ -141,12 +141,12 @@ def map_devices(inventory: Inventory, nodes: Collection[Node]) -> list[MappedPoo
 
 def holders_by_device(claims: Iterable[ResourceClaim]) -> dict[DeviceId, list[ClaimWithDevice]]:
     """Return the claims that hold each device, admin access included."""
-    found: defaultdict[DeviceId, list[ClaimWithDevice]] = defaultdict(list)
+    by_device: defaultdict[DeviceId, list[ClaimWithDevice]] = defaultdict(list)
     for claim in sorted(claims, key=lambda claim: claim.key):
         for result in claim.results:
             if result.device:
-                found[device_id(result)].append(ClaimWithDevice(claim, result))
-    return found
+                by_device[device_id(result)].append(ClaimWithDevice(claim, result))
+    return by_device
 
 
 class _SeenPool:
@@ -198,9 +198,9 @@ class _SeenPool:
 
     def _problem_of(self, pool: Pool) -> str:
         if pool.incomplete:
-            found, first = len(self.newest), self.newest[0]
+            count, first = len(self.newest), self.newest[0]
             expected = first.slice.spec.pool.resource_slice_count
-            return f"incomplete: {found} of {expected} slices of generation {first.generation}"
+            return f"incomplete: {count} of {expected} slices of generation {first.generation}"
         return f"invalid: {pool.invalid_reason}" if pool.invalid_reason else ""
 
 

@@ -59,17 +59,17 @@ def create_requests_and_mappings(
     ordinary_init = [
         i for i, c in enumerate(spec.init_containers) if c.restart_policy != "Always"
     ]  # fmt: skip
-    found = RequestsAndMappings()
+    requests_and_mappings = RequestsAndMappings()
     for resource in sorted(resources):
         device_class = class_for(resource)
         if device_class is not None:
-            _one_resource(found, containers, ordinary_init, resource, device_class)
-    found.requests.sort(key=lambda request: request.name)
-    return found
+            _one_resource(requests_and_mappings, containers, ordinary_init, resource, device_class)
+    requests_and_mappings.requests.sort(key=lambda request: request.name)
+    return requests_and_mappings
 
 
 def _one_resource(
-    found: RequestsAndMappings,
+    requests_and_mappings: RequestsAndMappings,
     containers: Sequence[Container],
     ordinary_init: Sequence[int],
     resource: str,
@@ -82,7 +82,7 @@ def _one_resource(
             regular[i] = ExtendedResourceRequest(
                 _request_name(i, container, resource), device_class, quantity
             )
-            found.mappings.append(_mapping(container, resource, regular[i].name))
+            requests_and_mappings.mappings.append(_mapping(container, resource, regular[i].name))
     extras: dict[int, ExtendedResourceRequest] = {}
     reused: list[tuple[int, list[str]]] = []
     for i in ordinary_init:
@@ -95,8 +95,12 @@ def _one_resource(
     largest = max(extras.values(), key=lambda request: request.count, default=None)
     for i, names in reused:
         extra = [largest.name] if largest is not None and i in extras else []
-        found.mappings += (_mapping(containers[i], resource, name) for name in (*names, *extra))
-    found.requests += ([] if largest is None else [largest]) + list(regular.values())
+        requests_and_mappings.mappings += (
+            _mapping(containers[i], resource, name) for name in (*names, *extra)
+        )
+    requests_and_mappings.requests += ([] if largest is None else [largest]) + list(
+        regular.values()
+    )
 
 
 def _reuse(quantity: int, later: Sequence[ExtendedResourceRequest]) -> tuple[int, list[str]]:

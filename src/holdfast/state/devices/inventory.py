@@ -80,8 +80,8 @@ class Inventory:
 
     def extended_name_of(self, device_class: str) -> str:
         """Return the explicit extended resource name of a class, or "" (epoch ``classes``)."""
-        found = self.classes.by_name.get(device_class)
-        return (found.spec.extended_resource_name or "") if found is not None else ""
+        class_object = self.classes.by_name.get(device_class)
+        return (class_object.spec.extended_resource_name or "") if class_object is not None else ""
 
     def devices_of(self, namespace: str, name: str) -> Mapping[str, int]:
         """Return the devices of a claim by class; none while it is unknown (epoch ``awaited``)."""
@@ -105,13 +105,13 @@ class Inventory:
 
         They depend on the epochs ``classes`` and ``devices``.
         """
-        names, found = self._nodes.resources, {}
+        names, by_resource = self._nodes.resources, {}
         for resource in resources:
             device_class = self.device_class_for(names[resource])
             if device_class is not None:
                 counts = self.allocation_cache.counts(self.classes.by_name[device_class])
-                found[resource] = DeviceBackedResource(self._nodes, resource, counts)
-        return found
+                by_resource[resource] = DeviceBackedResource(self._nodes, resource, counts)
+        return by_resource
 
     def allocator(self, claims: Sequence[ResourceClaim]) -> Allocator:
         """Return an allocator for these claims; raise AllocationError if no node can serve them."""

@@ -123,15 +123,15 @@ class Matcher:
 
     def _owners(self, alternatives: Sequence[RequestAlternative]) -> dict[str, str]:
         """Return each expression with its owner: the claim's namespace, or "" for a class."""
-        found: dict[str, str] = {}
+        owners: dict[str, str] = {}
         for alternative in alternatives:
             if alternative.selectors:
                 namespace = self._claims[alternative.claim].namespace
-                found |= dict.fromkeys(map(expression_of, alternative.selectors), namespace)
+                owners |= dict.fromkeys(map(expression_of, alternative.selectors), namespace)
         for alternative in alternatives:
             of_class = alternative.device_class.spec.selectors
-            found |= dict.fromkeys(map(expression_of, of_class), "")
-        return found
+            owners |= dict.fromkeys(map(expression_of, of_class), "")
+        return owners
 
     def _first_mismatch(
         self,

@@ -220,7 +220,7 @@ class NodePools:
             return ()
         pools = {slice_info.pool for slice_info in seen.values()}
         counters = (s for pool in pools for s in self._of_pool[pool].values() if s.counters)
-        found = []
+        node_pools = []
         for pool_id, here in newest_by_pool((*seen.values(), *counters), node, self._features):
             names = tuple(sorted(slice_info.name for slice_info in here))
             built = self._built.setdefault(pool_id, {})
@@ -230,10 +230,10 @@ class NodePools:
                 built[names] = build_pool(pool_id, here, every, self._features, known)
             pool = built[names]
             if pool is not None:
-                found.append(pool)
+                node_pools.append(pool)
                 if pool.is_shared:
                     self._nodes_with.setdefault(pool_id, set()).add(node.name)
-        return in_search_order(found)
+        return in_search_order(node_pools)
 
     def _pool_changed(self, pool_id: PoolId, before: frozenset[str] = frozenset()) -> None:
         """Invalidate every node with devices of this pool: it may have become complete or not."""

@@ -85,13 +85,13 @@ def newest_by_pool(
     slices: Iterable[SliceInfo], node: Node, features: Features
 ) -> Iterable[tuple[PoolId, list[SliceInfo]]]:
     """Return the slices that are relevant for a node, of each pool's newest generation."""
-    found: dict[PoolId, list[SliceInfo]] = {}
+    by_pool: dict[PoolId, list[SliceInfo]] = {}
     for slice_info in slices:
         if not features.partitionable_devices and _partitioned(slice_info):
             continue
         if slice_info.is_relevant_for(node):
-            _keep_newest(found.setdefault(slice_info.pool, []), slice_info)
-    return found.items()
+            _keep_newest(by_pool.setdefault(slice_info.pool, []), slice_info)
+    return by_pool.items()
 
 
 def in_search_order(pools: Iterable[Pool]) -> tuple[Pool, ...]:

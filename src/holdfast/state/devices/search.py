@@ -135,7 +135,7 @@ class DeviceSearch:
     def _all_devices(
         self, alternative: RequestAlternative, pools: Sequence[Pool]
     ) -> list[tuple[Pool, DeviceCandidate]]:
-        found = []
+        devices = []
         for pool in pools:
             if pool.incomplete or pool.invalid_reason:
                 state = "currently being updated" if pool.incomplete else "currently invalid"
@@ -144,13 +144,13 @@ class DeviceSearch:
                     f" {alternative.short_label}: asks for all devices, but resource pool"
                     f" {pool.label} is {state}"
                 )
-            found += [
+            devices += [
                 (pool, candidate)
                 for candidate in pool.candidates
                 if self._matcher.selectable(alternative, candidate, self._node)
                 and self._remaining.consumed_capacity_for(alternative, candidate) is not None
             ]
-        return found
+        return devices
 
     def _count(self, alternative: RequestAlternative) -> int:
         return (
@@ -339,6 +339,6 @@ def result_of(steps: Generator[None, None, T], on_pause: Callable[[], None] = _c
         try:
             next(steps)
         except StopIteration as end:
-            found: T = end.value
-            return found
+            result: T = end.value
+            return result
         on_pause()

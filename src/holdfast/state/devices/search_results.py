@@ -158,7 +158,7 @@ class SearchResults(RowTable):
         allocated_devices = self._inventory.allocated_devices.restricted_to(devices)
         self._work += _WORK_OF_SEARCH
         try:
-            found = yield from self._allocator.solve_in_steps(
+            solution = yield from self._allocator.solve_in_steps(
                 node, pools, allocated_devices, self._steps
             )
         except NodeAllocationError:
@@ -167,8 +167,8 @@ class SearchResults(RowTable):
             result = _Result(ERROR, timed_out=isinstance(failure, SearchTimeout))
         else:
             result = _Result(DOES_NOT_FIT)
-            if found is not None:
-                result = _Result(FITS, found.score, self._allocator.choices(found, pools))
+            if solution is not None:
+                result = _Result(FITS, solution.score, self._allocator.choices(solution, pools))
         if len(self._by_signature) > self._capacity:
             self._by_signature.clear()
         self._by_signature[signature] = result

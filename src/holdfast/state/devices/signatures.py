@@ -195,16 +195,16 @@ class SignatureBuilder:
     def _partition(self, candidate: DeviceCandidate, numbers: dict[Hashable, int]) -> Hashable:
         """Return constraint values, numbered in the order in which they first occur in the pool."""
         lists = self._features.list_attributes
-        found = []
+        number_sets = []
         for name in self._attributes:
             attribute = candidate.attribute(name)
             values = frozenset() if attribute is None else values_of(attribute, lists=lists)
-            found.append(
+            number_sets.append(
                 frozenset(
                     numbers.setdefault((name, value), len(numbers)) for value in sorted(values)
                 )
             )
-        return tuple(found)
+        return tuple(number_sets)
 
     def _constant(self, candidate: DeviceCandidate, selected: Sequence[Hashable]) -> Hashable:
         """Return the part of the signature that depends on the slice only."""

@@ -124,8 +124,8 @@ class DeviceCandidate:
     def attribute(self, name: str) -> DeviceAttribute | None:
         """Return an attribute by its qualified name; the slice may omit the driver's own domain."""
         attributes = self.device.attributes
-        if (found := attributes.get(name)) is not None:
-            return found
+        if (attribute := attributes.get(name)) is not None:
+            return attribute
         domain, _, identifier = name.partition("/")
         return attributes.get(identifier) if domain == self.id[0] else None
 

@@ -125,9 +125,12 @@ def read_args(given: Any, path: str = "") -> MigrationControllerArgs:
     if args.skip_eviction_gates:
         unbuilt.append(Cause(child(path, "skipEvictionGates"), _NO_GATES, "NotImplemented"))
     if causes or unbuilt:
-        found = (*causes, *unbuilt)
+        all_causes = (*causes, *unbuilt)
         kind = BadConfiguration if causes else NotBuilt
-        raise kind(aggregate_message(found), Details(kind="MigrationControllerArgs", causes=found))
+        raise kind(
+            aggregate_message(all_causes),
+            Details(kind="MigrationControllerArgs", causes=all_causes),
+        )
     return args
 
 
@@ -223,10 +226,10 @@ def limiters(args: MigrationControllerArgs) -> dict[str, ObjectLimiter]:
 def queries_per_second(args: MigrationControllerArgs) -> float | None:
     """Return ``evictQPS``, which may be a text, as a number; None if it is none."""
     try:
-        found = float(args.evict_qps)
+        rate = float(args.evict_qps)
     except ValueError:
         return None
-    return found if found < float("inf") else None
+    return rate if rate < float("inf") else None
 
 
 def _is_count_or_percentage(value: int | str | None) -> bool:
@@ -290,5 +293,5 @@ def _raw(part: msgspec.Struct | None) -> dict[str, object] | None:
     """Return the fields that are set; 0 and false are values too."""
     if part is None:
         return None
-    found: dict[str, object] = msgspec.to_builtins(part)
-    return {name: value for name, value in found.items() if value not in (None, "", (), {})}
+    fields: dict[str, object] = msgspec.to_builtins(part)
+    return {name: value for name, value in fields.items() if value not in (None, "", (), {})}

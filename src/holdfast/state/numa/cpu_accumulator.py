@@ -93,8 +93,8 @@ def take_cpus(
     if missing:
         others = free & ~preferred
         for near in _neighbourhoods(topology, taken):
-            if (found := _take(topology, others & near, missing, way)) is not None:
-                taken |= found
+            if (cpus := _take(topology, others & near, missing, way)) is not None:
+                taken |= cpus
                 break
     if required and not satisfies(topology, taken, bind_policy):
         return None
@@ -133,13 +133,13 @@ def _take(topology: CpuTopology, free: int, count: int, way: _Way) -> int | None
     chooser = _Chooser(topology, 1 if way.strategy == MOST_ALLOCATED else -1, by_node, by_core)
     taken = 0
     if way.bind_policy == FULL_PCPUS or topology.cpus_per_core == 1:
-        found = chooser.take_full(free, count)
-        if found is None:
+        cpus = chooser.take_full(free, count)
+        if cpus is None:
             taken = _take_sockets(topology, _whole_cores(topology, free), count)
     else:
-        found = chooser.take_spread(free, count)
-    if found is not None:
-        return found
+        cpus = chooser.take_spread(free, count)
+    if cpus is not None:
+        return cpus
     for avoided in (by_node | by_core, 0):
         missing = count - taken.bit_count()
         taken |= chooser.take_loose(free & ~taken & ~avoided, missing, taken)
@@ -260,13 +260,13 @@ def _take_sockets(topology: CpuTopology, whole: int, count: int) -> int:
 
 def _by_rounds(cores: list[int], count: int) -> int:
     """Take up to so many CPUs: the lowest of each core, then the second, and so on."""
-    found = 0
+    taken = 0
     while cores and count:
         for cpus in cores[:count]:
-            found |= cpus & -cpus
+            taken |= cpus & -cpus
         count -= min(count, len(cores))
         cores = [rest for cpus in cores if (rest := cpus & (cpus - 1))]
-    return found
+    return taken
 
 
 def _first_cpus(topology: CpuTopology, whole: int, count: int) -> int:
@@ -300,7 +300,7 @@ def _whole_cores(topology: CpuTopology, free: int) -> int:
 
 def _one_per_core(topology: CpuTopology, cpus: int) -> int:
     """Return the lowest of these CPUs on each core."""
-    return sum([found & -found for core in topology.cores if (found := core & cpus)])
+    return sum([of_core & -of_core for core in topology.cores if (of_core := core & cpus)])
 
 
 def _touching(groups: Iterable[int], cpus: int) -> int:

@@ -24,11 +24,11 @@ def parse_cpu_list(text: str) -> int:
     """
     mask = 0
     for part in text.split(",") if text.strip() else ():
-        found = _RANGE.fullmatch(part.strip())
-        if found is None:
+        match = _RANGE.fullmatch(part.strip())
+        if match is None:
             raise BadRequest(_bad(text, f"{part[:20]!r} is neither a CPU nor a range of CPUs"))
-        first = int(found[1])
-        last = first if found[2] is None else int(found[2])
+        first = int(match[1])
+        last = first if match[2] is None else int(match[2])
         if last < first or last >= MAX_CPUS:
             problem = "ends before it begins" if last < first else f"exceeds {MAX_CPUS - 1}"
             raise BadRequest(_bad(text, f"{part[:20]!r} {problem}"))
@@ -70,12 +70,12 @@ def members_of(mask: int) -> list[int]:
     >>> members_of(0b1101)
     [0, 2, 3]
     """
-    found: list[int] = []
+    members: list[int] = []
     while mask:
         lowest = mask & -mask
-        found.append(lowest.bit_length() - 1)
+        members.append(lowest.bit_length() - 1)
         mask ^= lowest
-    return found
+    return members
 
 
 def lowest(mask: int, count: int) -> int:

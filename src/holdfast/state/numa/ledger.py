@@ -139,12 +139,12 @@ class NumaLedger:
 
     def holding(self, uid: str) -> NumaAllocation:
         """Return what a pod or reservation has."""
-        found = self._on_node.get(self._node_of.get(uid, ""))
-        if found is None:
+        holdings = self._on_node.get(self._node_of.get(uid, ""))
+        if holdings is None:
             return NOTHING
-        if uid in found.pods:
-            return found.pods[uid].allocation
-        return found.reservations[uid].allocation if uid in found.reservations else NOTHING
+        if uid in holdings.pods:
+            return holdings.pods[uid].allocation
+        return holdings.reservations[uid].allocation if uid in holdings.reservations else NOTHING
 
     def changed_state(
         self,
@@ -158,8 +158,8 @@ class NumaLedger:
 
         ``without_reservations``: for a pod that ignores reservations.
         """
-        found = self.holdings(row) or NodeHoldings()
-        return found.state(removed, tuple(added), without_reservations=without_reservations)
+        holdings = self.holdings(row) or NodeHoldings()
+        return holdings.state(removed, tuple(added), without_reservations=without_reservations)
 
     def offer(
         self,
@@ -169,8 +169,8 @@ class NumaLedger:
         added: Iterable[PodHolding] = (),
     ) -> NumaOffer:
         """Return what a pod may use of a reservation on a row; nothing of an unknown one."""
-        found = self.holdings(row)
-        return NO_OFFER if found is None else found.offer(reservation, removed, tuple(added))
+        holdings = self.holdings(row)
+        return NO_OFFER if holdings is None else holdings.offer(reservation, removed, tuple(added))
 
     def rows_with_pods(self) -> NDArray[np.bool_]:
         """Return a mask of the rows where pods hold CPUs or amounts of NUMA nodes."""
@@ -279,10 +279,10 @@ class NumaLedger:
         return within_request(allocation, {resources[id_]: amount for id_, amount in pod.request})
 
     def _set_topology(self, obj: NodeResourceTopology) -> None:
-        found = read_topology(obj)
-        for fault in found.faults:
+        topology = read_topology(obj)
+        for fault in topology.faults:
             log.warning("NodeResourceTopology %s: %s", obj.name, fault)
-        self._change_topology(obj.name, found)
+        self._change_topology(obj.name, topology)
 
     def _change_topology(self, name: str, topology: NodeTopology) -> None:
         of = self._of(name)
@@ -394,10 +394,10 @@ class NumaLedger:
         self._forget_if_empty(node)
 
     def _of(self, name: str) -> NodeHoldings:
-        found = self._on_node.get(name)
-        if found is None:
-            found = self._on_node[name] = NodeHoldings()
-        return found
+        holdings = self._on_node.get(name)
+        if holdings is None:
+            holdings = self._on_node[name] = NodeHoldings()
+        return holdings
 
     def _forget_if_empty(self, name: str) -> None:
         if self._on_node[name].empty:

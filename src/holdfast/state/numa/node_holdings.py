@@ -98,23 +98,23 @@ class NodeHoldings:
 
     def _claimed_cpus(self, but: str = "") -> int:
         """Return what pods claim; the owner of a pod that acted as a reservation has the same."""
-        found = 0
+        cpus = 0
         for uid, claim in self.claims.items():
             if uid != but:
-                found |= claim.holding.allocation.cpus
-        return found
+                cpus |= claim.holding.allocation.cpus
+        return cpus
 
     def _is_reserved(self, claim: ClaimedHolding) -> bool:
         return bool(claim.holding.allocation.cpus & self._others_cpus(claim))
 
     def _others_cpus(self, claim: ClaimedHolding) -> int:
         """Return the CPUs of reservations that the pod does not own."""
-        found = 0
+        cpus = 0
         if not claim.claimant.ignores_reservations:
             for uid, reserved in self.reservations.items():
                 if uid != claim.holding.reservation and uid not in self.yielding:
-                    found |= reserved.allocation.cpus
-        return found
+                    cpus |= reserved.allocation.cpus
+        return cpus
 
     def _settle(self) -> list[str]:
         """Give each CPU to its first claimant; return the pods that have less than before."""

@@ -61,8 +61,8 @@ def read_node(
     ratio: float | None
     try:
         if ratios is None:
-            found = parse_annotation(annotations, AMPLIFICATION_RATIO, dict[str, float])
-            ratios = tuple(sorted((found or {}).items()))
+            by_resource = parse_annotation(annotations, AMPLIFICATION_RATIO, dict[str, float])
+            ratios = tuple(sorted((by_resource or {}).items()))
         ratio = max(dict(ratios).get(CPU, 1.0), 1.0)
     except BadRequest:
         ratios, ratio = (), None

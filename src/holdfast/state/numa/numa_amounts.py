@@ -82,8 +82,8 @@ def score_amounts(
 
 def sum_amounts(amounts: AmountsByNumaNode, nodes: Sequence[int]) -> dict[str, int]:
     """Return the sum over NUMA nodes by resource."""
-    found: dict[str, int] = {}
+    sums: dict[str, int] = {}
     for node in nodes:
         for name, amount in amounts.get(node, {}).items():
-            found[name] = found.get(name, 0) + amount
-    return found
+            sums[name] = sums.get(name, 0) + amount
+    return sums

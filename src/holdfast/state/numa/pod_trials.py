@@ -83,13 +83,13 @@ class PodTrials:
     def on_state(self, state: NodeState, offer: NumaOffer = NO_OFFER) -> Trial:
         """Return the trial on a state, without the hints of others."""
         key = (state, offer)
-        found = self._known.get(key)
-        if found is None:
+        trial = self._known.get(key)
+        if trial is None:
             if len(self._known) >= _MOST_TRIALS:
                 self._known.clear()
-            found = try_allocation(Situation(self.request, state, offer, self._options))
-            self._known[key] = found
-        return found
+            trial = try_allocation(Situation(self.request, state, offer, self._options))
+            self._known[key] = trial
+        return trial
 
     def on_row(
         self,
@@ -117,11 +117,11 @@ class PodTrials:
 
     def provided_states(self) -> NDArray[np.int64]:
         """Return a number for each row: equal rows get equal hints, without a reservation."""
-        found = np.zeros(self.ledger.signatures().shape, np.int64)
+        numbers = np.zeros(self.ledger.signatures().shape, np.int64)
         for provider in self.ledger.hint_providers:
             states = provider.states(self._pod)
-            found = found * (int(states.max(initial=0)) + 1) + states
-        return found
+            numbers = numbers * (int(states.max(initial=0)) + 1) + states
+        return numbers
 
     def alignment(self, row: int, reservation: str = "", removed: Collection[str] = ()) -> Merged:
         """Return the NUMA nodes that the pod is to use on a row, or why there are none."""
@@ -164,11 +164,11 @@ class PodTrials:
         policy, nodes = self._policy(state), list(state.shape.zones)
         if not policy or not nodes:
             return ()
-        found = [
+        provided_hints = [
             provider.hints(self._pod, row, nodes, policy, reservation, removed=removed)
             for provider in self.ledger.hint_providers
         ]
-        return [hints for hints in found if hints]
+        return [hints for hints in provided_hints if hints]
 
 
 # The functions below are pure, and their arguments say everything that the result depends on. So

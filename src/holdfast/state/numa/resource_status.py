@@ -91,8 +91,8 @@ _read_short = lru_cache(maxsize=4096)(_read)
 
 def read_amounts(resources: Mapping[str, AmountText]) -> dict[str, int]:
     """Read amounts above zero; raise BadRequest for one that cannot be parsed."""
-    found = {name: (milli if name == CPU else units)(text) for name, text in resources.items()}
-    return {name: amount for name, amount in found.items() if amount > 0}
+    amounts = {name: (milli if name == CPU else units)(text) for name, text in resources.items()}
+    return {name: amount for name, amount in amounts.items() if amount > 0}
 
 
 def ordered(amounts: Mapping[int, Mapping[str, int]]) -> NumaAmounts:

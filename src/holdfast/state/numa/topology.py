@@ -93,10 +93,10 @@ def cpu_topology(cpus: tuple[Cpu, ...]) -> CpuTopology:
 
 def _masks(cpus: tuple[Cpu, ...], group: Callable[[Cpu], Any]) -> dict[Any, int]:
     """Return the mask of each group of CPUs, ascending by group."""
-    found: dict[Any, int] = {}
+    masks: dict[Any, int] = {}
     for cpu in sorted(cpus, key=group):
-        found[group(cpu)] = found.get(group(cpu), 0) | 1 << cpu.id
-    return found
+        masks[group(cpu)] = masks.get(group(cpu), 0) | 1 << cpu.id
+    return masks
 
 
 NO_CPUS = cpu_topology(())
@@ -168,9 +168,9 @@ class _SystemQos(Struct, frozen=True):
     cpuset_exclusive: bool = True
 
 
-def read_topology(found: NodeResourceTopology) -> NodeTopology:
+def read_topology(obj: NodeResourceTopology) -> NodeTopology:
     """Read a NodeResourceTopology; what is wrong in it is left out and named in ``faults``."""
-    annotations = found.metadata.annotations
+    annotations = obj.metadata.annotations
     faults: list[str] = []
     detail = read_annotation(annotations, CPU_TOPOLOGY, _CpuDetail, faults)
     topology = _read_cpus(detail, faults)
@@ -184,8 +184,8 @@ def read_topology(found: NodeResourceTopology) -> NodeTopology:
     return NodeTopology(
         cpu=topology,
         unavailable=unavailable,
-        zones=tuple(_read_zones(found.zones, topology, unavailable, faults)),
-        policy=next(filter(None, map(_POLICIES.get, found.topology_policies)), ""),
+        zones=tuple(_read_zones(obj.zones, topology, unavailable, faults)),
+        policy=next(filter(None, map(_POLICIES.get, obj.topology_policies)), ""),
         full_pcpus_only=static.options.get("full-pcpus-only") == "true",
         ratios=None if ratios is None else tuple(sorted(ratios.items())),
         faults=tuple(faults),
@@ -254,7 +254,7 @@ def _read_zones(
     zones: tuple[Zone, ...], topology: CpuTopology, unavailable: int, faults: list[str]
 ) -> Iterable[NumaZone]:
     """Return the NUMA nodes ascending by id; a zone that occurs twice counts once."""
-    found: dict[int, NumaZone] = {}
+    by_node: dict[int, NumaZone] = {}
     for zone in zones:
         prefix, _, number = zone.name.partition("node-")
         if zone.type != "Node" or prefix or not (number.isascii() and number.isdigit()):
@@ -273,5 +273,5 @@ def _read_zones(
         if amounts.get(CPU):
             taken = (topology.nodes.get(node, 0) & unavailable).bit_count()
             amounts[CPU] = max(amounts[CPU] - 1000 * taken, 0)
-        found[node] = NumaZone(node, tuple(sorted(amounts.items())))
-    return (found[node] for node in sorted(found))
+        by_node[node] = NumaZone(node, tuple(sorted(amounts.items())))
+    return (by_node[node] for node in sorted(by_node))

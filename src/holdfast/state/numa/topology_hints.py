@@ -107,13 +107,13 @@ def numa_masks(numa_nodes: Sequence[int]) -> Sequence[int]:
 
 @lru_cache(maxsize=256)
 def _numa_masks(nodes: tuple[int, ...]) -> tuple[int, ...]:
-    found: list[int] = []
+    masks: list[int] = []
     for size in range(1, len(nodes) + 1):
         for chosen in combinations(nodes, size):
-            if len(found) == _MOST_MASKS - 1:
-                return (*found, mask_of(nodes))
-            found.append(mask_of(chosen))
-    return tuple(found)
+            if len(masks) == _MOST_MASKS - 1:
+                return (*masks, mask_of(nodes))
+            masks.append(mask_of(chosen))
+    return tuple(masks)
 
 
 def merge_hints(
@@ -171,11 +171,11 @@ def gather_hints(provided: Sequence[Hints | None]) -> Gathered:
     resources: list[str] = []
     reasons: list[str] = []
     for hints in provided:
-        for resource, found in sorted((hints or {}).items()):
-            if found:
-                lists.append(found)
+        for resource, of_resource in sorted((hints or {}).items()):
+            if of_resource:
+                lists.append(of_resource)
                 resources.append(resource)
-            elif found is not None:
+            elif of_resource is not None:
                 reasons.append(UNSATISFIED.format(resource))
     return Gathered(lists, resources, tuple(reasons))
 
@@ -266,7 +266,7 @@ def _common_nodes(lists: Sequence[Sequence[int]], everything: int) -> set[int]:
     Lists ascend by size. Of the masks with a certain NUMA node only the smallest matter: larger
     ones have more NUMA nodes in common with others.
     """
-    found: set[int] = set()
+    common_masks: set[int] = set()
     for node in members_of(everything):
         common = {everything}
         for masks in lists:
@@ -275,8 +275,8 @@ def _common_nodes(lists: Sequence[Sequence[int]], everything: int) -> set[int]:
                 if mask >> node & 1 and not any(mask & other == other for other in smallest):
                     smallest.append(mask)
             common = {one & other for one in common for other in smallest}
-        found |= common
-    return found
+        common_masks |= common
+    return common_masks
 
 
 def _concrete(lists: Sequence[Sequence[Hint]]) -> list[Sequence[Hint]]:

@@ -125,10 +125,10 @@ def try_allocation(on: Situation, provided: Sequence[Hints] = ()) -> Trial:
 
     ``provided`` are the hints of others, such as shared devices.
     """
-    found = _try_allocation(on, provided)
-    if found.allocation is None or not (on.bound and on.offer.all_cpus):
-        return found
-    return Trial(None, (NOT_ALL,)) if on.offer.cpus & ~found.allocation.cpus else found
+    trial = _try_allocation(on, provided)
+    if trial.allocation is None or not (on.bound and on.offer.all_cpus):
+        return trial
+    return Trial(None, (NOT_ALL,)) if on.offer.cpus & ~trial.allocation.cpus else trial
 
 
 def _try_allocation(on: Situation, provided: Sequence[Hints]) -> Trial:
@@ -144,10 +144,10 @@ def _try_allocation(on: Situation, provided: Sequence[Hints]) -> Trial:
     merged = align(on, policy, provided)
     if not merged.admitted:
         return Trial(None, merged.reasons)
-    found = allocate_within(on, mask_of(on.shape.zones) if merged.mask is None else merged.mask)
-    if found.allocation is None:
-        return found
-    return found._replace(score=_final_score(on, found.allocation))
+    trial = allocate_within(on, mask_of(on.shape.zones) if merged.mask is None else merged.mask)
+    if trial.allocation is None:
+        return trial
+    return trial._replace(score=_final_score(on, trial.allocation))
 
 
 def _unresolvable(reason: str) -> Trial:
@@ -174,10 +174,10 @@ def _fault(on: Situation) -> str:
 
 def _without_policy(on: Situation) -> Trial:
     """Bind a pod to CPUs anywhere on the node."""
-    found = _take(on, on.cpu.all, on.request.cpus)
-    if isinstance(found, str):
-        return Trial(None, (found,))
-    return Trial(NumaAllocation(found, exclusive_policy=on.request.exclusive_policy))
+    cpus_or_reason = _take(on, on.cpu.all, on.request.cpus)
+    if isinstance(cpus_or_reason, str):
+        return Trial(None, (cpus_or_reason,))
+    return Trial(NumaAllocation(cpus_or_reason, exclusive_policy=on.request.exclusive_policy))
 
 
 def _take(on: Situation, within: int, count: int) -> int | str:
@@ -186,7 +186,7 @@ def _take(on: Situation, within: int, count: int) -> int | str:
     if on.usable(within).bit_count() < count:
         return prefix + NOT_ENOUGH_CPUS
     exclusive_policy = on.request.exclusive_policy
-    found = take_cpus(
+    cpus = take_cpus(
         on.cpu,
         on.free & within,
         count,
@@ -197,8 +197,8 @@ def _take(on: Situation, within: int, count: int) -> int | str:
         strategy=on.shape.policies.strategy or on.options.numa.type,
         preferred=on.offer.cpus & within,
     )
-    if found is not None:
-        return found
+    if cpus is not None:
+        return cpus
     return prefix + (
         INSUFFICIENT_FOR_POLICY.format(on.bind_policy) if on.required_policy else NO_CHOICE
     )
@@ -241,7 +241,7 @@ def amount_hints(on: Situation, policy: str) -> dict[str, list[Hint]]:
     lacking = {
         name: mask_of(node for node, of in available.items() if not of.get(name)) for name in names
     }
-    found: dict[str, list[Hint]] = {name: [] for name in names}
+    hints_by_name: dict[str, list[Hint]] = {name: [] for name in names}
     for mask in numa_masks(list(zones)):
         if allocate_within(on, mask, available).allocation is None:
             continue
@@ -249,8 +249,8 @@ def amount_hints(on: Situation, policy: str) -> dict[str, list[Hint]]:
         score = _subset_score(on, available, nodes) + _offered_score(on, nodes)
         for name in names:
             if not mask & lacking[name]:
-                found[name].append(Hint(mask, score=score))
-    return {name: _with_preference(hints, policy) for name, hints in found.items()}
+                hints_by_name[name].append(Hint(mask, score=score))
+    return {name: _with_preference(hints, policy) for name, hints in hints_by_name.items()}
 
 
 def _with_preference(hints: list[Hint], policy: str) -> list[Hint]:
@@ -267,7 +267,7 @@ def available_amounts(on: Situation) -> dict[int, dict[str, int]]:
     state, offer = on.state, on.offer
     used, offered = dict(state.used), dict(offer.amounts)
     ratio = on.shape.policies.ratio or 1.0
-    found: dict[int, dict[str, int]] = {}
+    by_node: dict[int, dict[str, int]] = {}
     for node, zone in on.shape.zones.items():
         of_used, of_offer = dict(used.get(node, ())), dict(offered.get(node, ()))
         cpus = on.cpu.nodes.get(node, 0)
@@ -284,8 +284,8 @@ def available_amounts(on: Situation) -> dict[int, dict[str, int]]:
             # In CPUs as they are: the pod's will be amplified.
             unamplified = amounts[CPU] if ratio <= 1 else int(amounts[CPU] / ratio)
             amounts[CPU] = min(unamplified, 1000 * on.usable(cpus).bit_count())
-        found[node] = amounts
-    return found
+        by_node[node] = amounts
+    return by_node
 
 
 def allocate_within(on: Situation, mask: int, available: AmountsByNumaNode | None = None) -> Trial:
@@ -322,10 +322,10 @@ def _cpus_within(on: Situation, split: AmountsByNumaNode, nodes: Sequence[int]) 
     cpus = 0
     for node in nodes:
         count = split.get(node, {}).get(CPU, 0) // 1000
-        found = _take(on, on.cpu.nodes.get(node, 0), count)
-        if isinstance(found, str):
-            return found
-        cpus |= found
+        cpus_or_reason = _take(on, on.cpu.nodes.get(node, 0), count)
+        if isinstance(cpus_or_reason, str):
+            return cpus_or_reason
+        cpus |= cpus_or_reason
     return cpus
 
 

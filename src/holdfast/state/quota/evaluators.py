@@ -250,10 +250,12 @@ def _counted_resource(key: str) -> GroupResource | None:
 def resources_of(keys: Iterable[str]) -> dict[GroupResource, None]:
     """Return the resources whose objects are charged on the keys, in a fixed order."""
     listed = list(keys)
-    found = dict.fromkeys(
+    resources = dict.fromkeys(
         resource for resource in _SPECIAL if any(map(evaluator_of(*resource).tracks, listed))
     )
-    return found | dict.fromkeys(r for key in listed if (r := _counted_resource(key)) is not None)
+    return resources | dict.fromkeys(
+        r for key in listed if (r := _counted_resource(key)) is not None
+    )
 
 
 def is_tracked(key: str) -> bool:

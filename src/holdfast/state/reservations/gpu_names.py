@@ -40,5 +40,5 @@ def converted_amounts(
     if not names:
         return {}
     written = {ids[resource]: amount for resource, amount in amounts.items()}
-    found = in_names_of(written, names)
-    return {ids.id(n): a for n, a in found.items() if n in names and n not in written}
+    by_name = in_names_of(written, names)
+    return {ids.id(n): a for n, a in by_name.items() if n in names and n not in written}

@@ -96,10 +96,10 @@ def refusal(
     reservations: ReservationCache, slot: int, pod_info: PodInfo, wishes: ReservationRequirements
 ) -> ReservationRefusal | None:
     """Return the first reason why a reservation refuses one of its owners, or None."""
-    found = _find_refusal(reservations, slot, pod_info, wishes)
-    if found is None and not _exactly(reservations, slot, pod_info, wishes.exact):
-        found = ReservationRefusal(RefusalReason.EXACT)
-    return found
+    reason = _find_refusal(reservations, slot, pod_info, wishes)
+    if reason is None and not _exactly(reservations, slot, pod_info, wishes.exact):
+        reason = ReservationRefusal(RefusalReason.EXACT)
+    return reason
 
 
 def allows_pre_allocation(
@@ -274,7 +274,7 @@ class ReservationMatcher:
         known = self._refusals.get(key, pod_info.namespace) is not None and key in self._matches
         if known or not groups or wishes.affinity is None:
             return
-        found: dict[int, ReservationRefusal | None] = {}
+        refusals: dict[int, ReservationRefusal | None] = {}
         for slot in self._slots(groups).tolist():
             compared += 1 + wishes.affinity.size
             if compared > _REQUIREMENTS_A_STEP:
@@ -282,8 +282,8 @@ class ReservationMatcher:
                 yield
                 if self._version != version:
                     return
-            found[slot] = refusal(self._reservations, slot, pod_info, wishes)
-        self._refusals.put(key, found, pod_info.namespace, max(len(found), 1))
+            refusals[slot] = refusal(self._reservations, slot, pod_info, wishes)
+        self._refusals.put(key, refusals, pod_info.namespace, max(len(refusals), 1))
         self.match(pod_info)
 
     def refusals(
@@ -304,8 +304,8 @@ class ReservationMatcher:
     def _slots(self, groups: Sequence[OwnerGroup]) -> Slots:
         """Return the slots of groups whose reservations have a node."""
         slots = np.concatenate([group.slots for group in groups])
-        found: Slots = slots[self._reservations.columns.row[slots] >= 0]
-        return found
+        placed_slots: Slots = slots[self._reservations.columns.row[slots] >= 0]
+        return placed_slots
 
     def _for_pre_allocation(self, pod_info: PodInfo) -> ReservationMatch | None:
         """Match a pre-allocating reserve pod with every row and with no reservation."""
@@ -353,13 +353,13 @@ class ReservationMatcher:
         The object stays the same while its content changes: plans and corrected counters refer to
         it, and computing all of them again for each new reservation would be expensive.
         """
-        found = self._hidden_pods.get(key)
-        if found is None:
+        hidden_pods = self._hidden_pods.get(key)
+        if hidden_pods is None:
             if len(self._hidden_pods) >= _MOST_MATCHES:
                 self._hidden_pods.clear()
                 # Plans that refer to a discarded object must be made again.
                 self._node_table.epochs.bump(Epoch.LAYOUT)
-            found = self._hidden_pods[key] = HiddenReservePods(self._node_table)
+            hidden_pods = self._hidden_pods[key] = HiddenReservePods(self._node_table)
         columns = self._reservations.columns
         with_ports_or_volumes: dict[int, tuple[PodInfo, ...]] = {}
         for slot in slots[columns.has_ports_or_volumes[slots]].tolist():
@@ -368,13 +368,13 @@ class ReservationMatcher:
                 *with_ports_or_volumes.get(row, ()),
                 self._reservations.at(slot).pod_info,
             )
-        found.update(
+        hidden_pods.update(
             columns.row[slots],
             columns.shape[slots],
             self._reservations.shapes,
             with_ports_or_volumes,
         )
-        return found
+        return hidden_pods
 
 
 def ignores_reservations(pod_info: PodInfo) -> bool:

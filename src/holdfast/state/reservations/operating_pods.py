@@ -130,10 +130,10 @@ def annotated_owners(pod: Pod) -> tuple[ReservationOwner, ...]:
 
 def current_owner(pod: Pod) -> ObjectReference | None:
     """Return the pod that uses the resources of a pod, or used them; None if there was none."""
-    found: ObjectReference | None = decode_annotation(
+    owner: ObjectReference | None = decode_annotation(
         pod.metadata.annotations, RESERVATION_CURRENT_OWNER, ObjectReference
     )
-    return found if found is not None and (found.uid or found.name) else None
+    return owner if owner is not None and (owner.uid or owner.name) else None
 
 
 def _is_ready(pod: Pod) -> bool:

@@ -94,16 +94,16 @@ class OwnerIndex:
 
     def owned_by(self, pod: Pod) -> Sequence[OwnerGroup]:
         """Return the groups the pod is an owner of, in the order of creation."""
-        found: dict[int, OwnerGroup] = {}
+        groups: dict[int, OwnerGroup] = {}
         # This runs for every pod, so only kinds of keys that some group has are looked up.
         for sort, things in self._filed.items():
             carried = pod.metadata.labels.items() if sort == LABEL else _carried(sort, pod)
             for thing in carried:
                 if thing in things:
-                    found.update(things[thing])
-        if not found:
+                    groups.update(things[thing])
+        if not groups:
             return _NONE
-        return [found[number] for number in sorted(found) if found[number].owned_by(pod)]
+        return [groups[number] for number in sorted(groups) if groups[number].owned_by(pod)]
 
     def has_no_owner_rule(self, labels: Mapping[str, str]) -> bool:
         """Tell whether no pod with these labels can be an owner, whatever its name is."""

@@ -113,8 +113,8 @@ def choose_pods(
     chosen, by_node, inside = (_several if rules.multiple else _one)(rules, free, ordered, suits)
     if chosen:
         return PreAllocationResult(tuple(chosen))
-    if not rules.multiple and (found := _first_of_several(rules, free, ordered, suits)):
-        return found
+    if not rules.multiple and (result := _first_of_several(rules, free, ordered, suits)):
+        return result
     if rules.required:
         return PreAllocationResult((), 0, frozenset(by_node), tuple(inside), refused=True)
     if not suited:
@@ -142,10 +142,10 @@ def _first_of_several(
 
 def by_score(rules: PreAllocationRules, candidates: Iterable[PodInfo]) -> list[PodInfo]:
     """Sort by descending score; ties keep their rank, or are sorted by uid."""
-    found = list(candidates)
+    pods = list(candidates)
     if not rules.ranked:
-        found.sort(key=lambda pod: pod.uid)
-    return sorted(found, key=rules.score, reverse=True)
+        pods.sort(key=lambda pod: pod.uid)
+    return sorted(pods, key=rules.score, reverse=True)
 
 
 _Found = tuple[list[PodInfo], set[int], dict[int, None]]
@@ -270,7 +270,7 @@ def find_candidates(
     are excluded. An allocation from a reservation that has ended does not exclude a pod.
     """
     reservation = pre_allocatable.reservation
-    found: dict[int, list[PodInfo]] = {}
+    by_row: dict[int, list[PodInfo]] = {}
     for pod, row in pre_allocatable.among(nodes):
         if pod.is_reserve_pod or ignores_reservations(pod) or not rules.shares(pod):
             continue
@@ -281,8 +281,8 @@ def find_candidates(
         node = nodes.nodes[row]
         labels = node.metadata.labels if node is not None else {}
         if allows_pre_allocation(pod, reservation, labels, rules.reserved, nodes.resources):
-            found.setdefault(row, []).append(pod)
+            by_row.setdefault(row, []).append(pod)
     if rules.ranked:
-        for pods in found.values():
+        for pods in by_row.values():
             pods.sort(key=pre_allocatable.cluster.rank)
-    return found
+    return by_row

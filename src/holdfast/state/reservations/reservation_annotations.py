@@ -85,11 +85,11 @@ def affinity_of(pod: Pod) -> ReservationAffinity | None:
 @lru_cache(maxsize=_MAX_AFFINITIES)
 def _read_affinity(text: str) -> ReservationAffinity:
     """Read and compile an affinity; pods of a workload have equal ones."""
-    found = _decode_strictly(text, names.AFFINITY, _WrittenAffinity) or _WrittenAffinity()
+    affinity = _decode_strictly(text, names.AFFINITY, _WrittenAffinity) or _WrittenAffinity()
     at = f"metadata.annotations[{names.AFFINITY}]"
-    required = found.required_during_scheduling_ignored_during_execution
+    required = affinity.required_during_scheduling_ignored_during_execution
     written = required.reservation_selector_terms if required else ()
-    size = len(found.reservation_selector) + sum(
+    size = len(affinity.reservation_selector) + sum(
         max(1, len(term.match_expressions) + len(term.match_fields)) for term in written
     )
     if size > MOST_REQUIREMENTS:
@@ -99,8 +99,8 @@ def _read_affinity(text: str) -> ReservationAffinity:
         terms.append(compile_term(term, f"{at}.{_REQUIRED}.reservationSelectorTerms[{i}]"))
         raise_if_any(terms[-1].mistakes)
     return ReservationAffinity(
-        found.name, found.reservation_selector, tuple(terms) if required else None,
-        found.tolerations, size,
+        affinity.name, affinity.reservation_selector, tuple(terms) if required else None,
+        affinity.tolerations, size,
     )  # fmt: skip
 
 
@@ -114,16 +114,20 @@ def selects(affinity: ReservationAffinity, labels: Mapping[str, str], name: str)
 def exact_match_of(pod: Pod) -> tuple[str, ...]:
     """Return the resources that pod and reservation must have in equal amounts."""
     text = pod.metadata.annotations.get(names.EXACT_MATCH, "")
-    found: ExactMatch | None = _decode_strictly(text, names.EXACT_MATCH, ExactMatch)
-    return (found and found.resource_names) or ()
+    exact_match: ExactMatch | None = _decode_strictly(text, names.EXACT_MATCH, ExactMatch)
+    return (exact_match and exact_match.resource_names) or ()
 
 
 def annotated_allocations(pod: Pod) -> tuple[AnnotatedAllocation, ...]:
     """Return what the pod allocated from each of several reservations, if it is annotated."""
-    found: tuple[AnnotatedAllocation, ...] | None = decode_annotation(
+    allocations: tuple[AnnotatedAllocation, ...] | None = decode_annotation(
         pod.metadata.annotations, names.DRAWS, tuple[AnnotatedAllocation, ...]
     )
-    return found if found and all(_readable(item.resources) for item in found) else ()
+    return (
+        allocations
+        if allocations and all(_readable(item.resources) for item in allocations)
+        else ()
+    )
 
 
 def draws_within(
@@ -134,14 +138,14 @@ def draws_within(
     >>> draws_within({"cpu": 5}, [("a", {"cpu": 3}), ("b", {"cpu": 3, "memory": 1})])
     {'a': {'cpu': 3}, 'b': {'cpu': 2}}
     """
-    left, found = dict(request), dict[str, dict[Name, int]]()
+    left, by_uid = dict(request), dict[str, dict[Name, int]]()
     for uid, amounts in draws:
-        drawn = found.setdefault(uid, {})
+        drawn = by_uid.setdefault(uid, {})
         for name, amount in amounts.items():
             if taken := min(amount, left.get(name, 0)):
                 drawn[name] = drawn.get(name, 0) + taken
                 left[name] -= taken
-    return found
+    return by_uid
 
 
 def inner_reserved(reservation: Reservation) -> Mapping[str, AmountText]:
@@ -155,10 +159,10 @@ def resized_amounts(reservation: Reservation | Pod) -> Mapping[str, AmountText]:
 
 
 def _amounts(reservation: Reservation | Pod, key: str) -> Mapping[str, AmountText]:
-    found: ResourceList | None = decode_annotation(
+    resource_list: ResourceList | None = decode_annotation(
         reservation.metadata.annotations, key, ResourceList
     )
-    amounts = (found and found.resources) or {}
+    amounts = (resource_list and resource_list.resources) or {}
     return amounts if _readable(amounts) else {}
 
 

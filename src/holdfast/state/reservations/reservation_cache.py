@@ -235,8 +235,8 @@ class ReservationCache:
 
     def allocations_of(self, pod_uid: str) -> dict[int, AmountsByResource]:
         """Return what a pod allocates, by the slot of the reservation."""
-        found = map(self._info, self._ledger.keys_of(pod_uid))
-        return {info.slot: info.allocated_by_pod[pod_uid] for info in found if info is not None}
+        infos = map(self._info, self._ledger.keys_of(pod_uid))
+        return {info.slot: info.allocated_by_pod[pod_uid] for info in infos if info is not None}
 
     def freed_if_removed(
         self,
@@ -252,10 +252,10 @@ class ReservationCache:
         for pod_uid in gone:
             for key in self._ledger.keys_of(pod_uid):
                 removed.setdefault(key, []).append(pod_uid)
-        found = ((self._info(key), pods) for key, pods in removed.items())
+        pairs = ((self._info(key), pods) for key, pods in removed.items())
         return [
             (info, *self._freed_if_removed(info, pods, coming.get((info.uid, info.node), {})))
-            for info, pods in found
+            for info, pods in pairs
             if info is not None
         ]
 
@@ -283,7 +283,11 @@ class ReservationCache:
     def terminating_owners(self, info: ReservationInfo) -> list[str]:
         """Return the uids of owners that are terminating."""
         placed = ((uid, self._node_table.pod(uid)) for uid in info.allocated_by_pod)
-        return [uid for uid, found in placed if found is not None and found[0].terminating]
+        return [
+            uid
+            for uid, pod_and_row in placed
+            if pod_and_row is not None and pod_and_row[0].terminating
+        ]
 
     def on_node(self, name: str) -> list[ReservationInfo]:
         """Return the reservations on a node, also if the node is not known."""

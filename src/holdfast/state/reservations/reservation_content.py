@@ -82,13 +82,13 @@ def read_allocations(pod_info: PodInfo, ids: ResourceNames) -> dict[str, Amounts
 
 def read_amounts(amounts: Mapping[str, str | int | float], ids: ResourceNames) -> dict[int, int]:
     """Read the amounts above zero; values are capped at MOST."""
-    found = {}
+    by_resource = {}
     for name, amount in amounts.items():
         resource = ids.id_requested(name)
         value = milli(amount) if resource == CPU else units(amount)
         if value > 0:
-            found[resource] = min(value, MAX_AMOUNT)
-    return found
+            by_resource[resource] = min(value, MAX_AMOUNT)
+    return by_resource
 
 
 def _created(reservation: Reservation) -> float:

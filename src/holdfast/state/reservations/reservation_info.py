@@ -220,12 +220,12 @@ class ReservationInfo:
     def held_amounts(self) -> dict[int, int]:
         """What it holds beside the requests of its owners, without pod slots."""
         sums, inner = self.allocations.sums, self.inner
-        found = {}
+        amounts = {}
         for resource, reserved in self.reserved.items():
             if resource != PODS:
                 unused, kept = reserved - sums.get(resource, 0), inner.get(resource, 0)
-                found[resource] = unused if unused > kept else kept
-        return found
+                amounts[resource] = unused if unused > kept else kept
+        return amounts
 
     @property
     def counted_in_pod(self) -> dict[int, int]:

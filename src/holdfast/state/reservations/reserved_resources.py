@@ -78,10 +78,10 @@ class ReservedForPod:
         seq = self._nodes.seq
         if self._seq != seq:
             self._seq, self._known = seq, {}
-        found = self._known.get(row)
-        if found is None:
-            found = self._known[row] = self._held_at(row)
-        return found
+        amounts = self._known.get(row)
+        if amounts is None:
+            amounts = self._known[row] = self._held_at(row)
+        return amounts
 
     def _held_at(self, row: int) -> Mapping[int, int]:
         slots = self._slots_at.get(row)
@@ -93,11 +93,11 @@ class ReservedForPod:
         ]
         if len(matchable) == 1:
             return matchable[0].held_amounts
-        found: dict[int, int] = {}
+        amounts: dict[int, int] = {}
         for info in matchable:
             for resource, amount in info.held_amounts.items():
-                found[resource] = found.get(resource, 0) + amount
-        return found or _NOTHING
+                amounts[resource] = amounts.get(resource, 0) + amount
+        return amounts or _NOTHING
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,16 +180,16 @@ def _expected_allocations(
     reservations: ReservationCache, row: int, pods: Sequence[PodInfo], removed: Collection[str]
 ) -> tuple[dict[tuple[str, str], Counter[int]], Counter[int]]:
     """Return what added pods would allocate beyond, and instead of, terminating owners."""
-    found: dict[str, Counter[int]] = {}
+    wanted_by_uid: dict[str, Counter[int]] = {}
     taken = set(removed)
     for pod in pods:
         info = expected_reservation(reservations, row, pod, taken)
         if info is not None:
-            found.setdefault(info.uid, Counter()).update({**dict(pod.request), PODS: 1})
+            wanted_by_uid.setdefault(info.uid, Counter()).update({**dict(pod.request), PODS: 1})
             if info.reservation.spec.allocate_once:
                 taken.add(info.uid)
     coming, replaced = {}, Counter[int]()
-    for uid, wanted in found.items():
+    for uid, wanted in wanted_by_uid.items():
         info = reservations.by_uid[uid]
         left = Counter[int]()
         for owner in set(reservations.terminating_owners(info)).difference(removed):

@@ -61,8 +61,8 @@ def _edited_amounts(reservation: Reservation) -> dict[str, AmountText] | None:
     if asked is None:
         return None
     wanted = _with_kept(asked, held)
-    found = {name: amount for name, amount in wanted.items() if nanos(amount) > 0}
-    return None if same_amounts(found, held) else found
+    amounts = {name: amount for name, amount in wanted.items() if nanos(amount) > 0}
+    return None if same_amounts(amounts, held) else amounts
 
 
 def _with_kept(asked: Mapping[str, A], held: Mapping[str, A]) -> dict[str, A]:
@@ -106,11 +106,11 @@ def _plain(amounts: AmountTexts) -> dict[str, int]:
 
 def larger_amounts(one: AmountTexts, other: AmountTexts) -> dict[str, AmountText]:
     """Return the larger amount of each resource, to hold while it is unknown which one counts."""
-    found = dict(one)
+    amounts = dict(one)
     for name, amount in other.items():
-        if nanos(amount) > nanos(found.get(name, 0)):
-            found[name] = amount
-    return found
+        if nanos(amount) > nanos(amounts.get(name, 0)):
+            amounts[name] = amount
+    return amounts
 
 
 def shrinks(old: Reservation, new: Reservation) -> bool:

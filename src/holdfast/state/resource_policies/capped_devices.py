@@ -49,8 +49,8 @@ def in_capped_names(
     """Return what a request for devices amounts to in each of the capped names."""
     of_class: dict[str, int] = {}
     for name, amount in request.items():
-        if found := _class_of(name, known):
-            of_class[found] = of_class.get(found, 0) + amount
+        if class_name := _class_of(name, known):
+            of_class[class_name] = of_class.get(class_name, 0) + amount
     written = {name: a for name, a in request.items() if not name.startswith(DEVICE_CLASS_PREFIX)}
     explicit: dict[str, int] = {}
     for device_class, amount in of_class.items():
@@ -95,7 +95,7 @@ class CappedDevices:
 
     def of_claims(self, pod: Pod) -> dict[str, tuple[int, ...]]:
         """Return what each claim of a pod adds to the capped amounts, by the claim's name."""
-        found: dict[str, tuple[int, ...]] = {}
+        by_claim: dict[str, tuple[int, ...]] = {}
         for entry in pod.structured_claims:
             if not (name := claim_name(pod, entry)):
                 continue
@@ -103,12 +103,12 @@ class CappedDevices:
             request = {DEVICE_CLASS_PREFIX + of: count for of, count in devices.items()}
             amounts = self._replaced(self._none, request)
             if any(amounts):
-                found[name] = amounts
-        return found
+                by_claim[name] = amounts
+        return by_claim
 
     def _replaced(self, amounts: tuple[int, ...], request: Mapping[str, int]) -> tuple[int, ...]:
         """Return capped amounts, of devices what a request amounts to."""
-        found = list(amounts)
+        new_amounts = list(amounts)
         for name, amount in in_capped_names(request, self._positions, self._known).items():
-            found[self._positions[name]] = amount
-        return tuple(found)
+            new_amounts[self._positions[name]] = amount
+        return tuple(new_amounts)

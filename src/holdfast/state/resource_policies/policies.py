@@ -207,8 +207,8 @@ def bound_time(pod: Pod) -> float | None:
     if scheduled is not None and scheduled.status == "True":
         transition = scheduled.last_transition_time
     for text in (transition, pod.status.start_time, pod.metadata.creation_timestamp):
-        if (found := seconds_of(text)) is not None:
-            return found
+        if (seconds := seconds_of(text)) is not None:
+            return seconds
     return None
 
 
@@ -264,7 +264,7 @@ def _selector(selector: LabelSelector, path: str, errors: FieldErrors) -> Select
 
 
 def _amounts(caps: ResourceAmounts, path: str, errors: FieldErrors) -> dict[str, int]:
-    found: dict[str, int] = {}
+    amounts: dict[str, int] = {}
     for name, text in caps.items():
         try:
             nanos = Quantity.parse(text).scaled(NANO)
@@ -273,8 +273,8 @@ def _amounts(caps: ResourceAmounts, path: str, errors: FieldErrors) -> dict[str,
             continue
         # Requests are rounded up and caps down, so that a cap is never exceeded.
         amount = nanos // (10**6 if name == CPU else 10**9)
-        found[name] = min(max(amount, 0), _MAX_AMOUNT)
-    return found
+        amounts[name] = min(max(amount, 0), _MAX_AMOUNT)
+    return amounts
 
 
 def _timeout(spec: ResourcePolicySpec, errors: FieldErrors) -> float:

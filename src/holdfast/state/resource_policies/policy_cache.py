@@ -116,14 +116,14 @@ class Policies:
         candidates = self._in_namespace.get(pod_info.namespace)
         if not candidates or pod_info.is_reserve_pod:
             return []
-        found = [p for p in candidates.values() if p.selector.matches(pod_info.labels)]
-        return sorted(found, key=lambda policy: policy.object.name)
+        policies = [p for p in candidates.values() if p.selector.matches(pod_info.labels)]
+        return sorted(policies, key=lambda policy: policy.object.name)
 
     def fork(self, node_table: NodeTable) -> Policies:
         """Return a copy over a fork of the node table."""
         copy = Policies(node_table)
         copy._by_uid = dict(self._by_uid)
-        copy._in_namespace = {ns: dict(found) for ns, found in self._in_namespace.items()}
+        copy._in_namespace = {ns: dict(policies) for ns, policies in self._in_namespace.items()}
         copy._errors = dict(self._errors)
         copy.timeout_namespaces = self.timeout_namespaces
         copy.device_namespaces = self.device_namespaces

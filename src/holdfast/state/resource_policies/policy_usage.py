@@ -46,10 +46,10 @@ class UnitUsage:
     @cached_property
     def groups(self) -> tuple[GroupUsage, ...]:
         """The groups that have pods in the unit, the one with the most pods first."""
-        found: Iterable[GroupUsage] = self.members.values()
+        usages: Iterable[GroupUsage] = self.members.values()
         if len({tuple([name for name, _ in key]) for key in self.members}) > 1:
-            found = self._merged_groups()
-        return tuple(sorted(found, key=lambda usage: (-len(usage.pods), usage.group)))
+            usages = self._merged_groups()
+        return tuple(sorted(usages, key=lambda usage: (-len(usage.pods), usage.group)))
 
     def _merged_groups(self) -> Iterable[GroupUsage]:
         """Return ``group`` of every member, in one pass for each combination of keys."""
@@ -60,8 +60,8 @@ class UnitUsage:
                 if len(shared) == len(names):
                     parts[shared].append(part)
         for key in self.members:
-            found = parts[key]
-            yield found[0] if len(found) == 1 else _merge(key, self.unit, found)
+            usages = parts[key]
+            yield usages[0] if len(usages) == 1 else _merge(key, self.unit, usages)
 
     @property
     def fullest(self) -> GroupUsage:
@@ -163,14 +163,14 @@ def _units_of_nodes(policy: Policy, nodes: Iterable[Node]) -> dict[str, tuple[in
     """Return the units of each node; nodes that agree in the selectors' labels are matched once."""
     keys = sorted({key for unit in policy.units for key in unit.selector.keys})
     known: dict[tuple[str | None, ...], tuple[int, ...]] = {}
-    found = {}
+    by_node = {}
     for node in nodes:
         labels = node.metadata.labels
         values = tuple([labels.get(key) for key in keys])
         if values not in known:
             known[values] = policy.units_of(labels)
-        found[node.name] = known[values]
-    return found
+        by_node[node.name] = known[values]
+    return by_node
 
 
 def usage_text(usage: PolicyUsage) -> str:

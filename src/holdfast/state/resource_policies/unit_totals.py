@@ -90,12 +90,12 @@ class UnitRows:
 
     def number(self, units: Combination) -> int:
         """Return the number of a combination, a new one if it is unknown."""
-        found = self._numbers.get(units)
-        if found is None:
-            found = self._numbers[units] = len(self.combinations)
+        number = self._numbers.get(units)
+        if number is None:
+            number = self._numbers[units] = len(self.combinations)
             self.combinations.append(units)
             self.version += 1
-        return found
+        return number
 
     def _set(self, row: int) -> None:
         node = self._nodes.nodes[row]
@@ -211,8 +211,8 @@ class UnitTotals:
 
     def values_at(self, row: int) -> list[int]:
         """Return what the pods of one row add to the totals of its units."""
-        found: list[int] = self._values[:, row].tolist()
-        return found
+        values: list[int] = self._values[:, row].tolist()
+        return values
 
     def refresh(self) -> None:
         """Update the totals by the rows that changed."""
@@ -237,8 +237,8 @@ class UnitTotals:
             self._units_version = self.units.version
         for values, last in zip(self._values, self._last, strict=True):
             differs |= values.take(rows) != last.take(rows)
-        found: list[int] = rows[differs].tolist()
-        return found
+        moved_rows: list[int] = rows[differs].tolist()
+        return moved_rows
 
     def _update(self, row: int) -> None:
         values, old = self._values[:, row].tolist(), self._last[:, row].tolist()
@@ -280,11 +280,11 @@ class UnitTotalsCache:
     def of(self, policy: Policy, labels: Mapping[str, str]) -> UnitTotals:
         """Return the usage of the group that a pod with these labels belongs to."""
         key = (policy.uid, policy.group_selector(labels))
-        found = self._groups.pop(key, None)
-        if found is None or found.policy.units is not policy.units or not found.is_current():
-            found = UnitTotals(self._nodes, policy, key[1], self._unit_rows(policy), self._known)
-        _put(self._groups, key, found)
-        return found
+        totals = self._groups.pop(key, None)
+        if totals is None or totals.policy.units is not policy.units or not totals.is_current():
+            totals = UnitTotals(self._nodes, policy, key[1], self._unit_rows(policy), self._known)
+        _put(self._groups, key, totals)
+        return totals
 
     def _unit_rows(self, policy: Policy) -> UnitRows:
         known, rows = self._units.pop(policy.uid, (None, None))

@@ -210,12 +210,12 @@ class Attachments:
             self._mounted[row] = handles
 
     def _attached(self, node: str) -> frozenset[CSIVolumeHandle]:
-        found = set()
+        handles = set()
         for attachment in self._of_node.get(node, {}).values():
             spec = attachment.spec
             if spec.attacher and spec.source.persistent_volume_name is not None:
-                found.add(self._locate(spec.attacher, spec.source.persistent_volume_name))
-        return frozenset(handle for handle in found if handle is not None)
+                handles.add(self._locate(spec.attacher, spec.source.persistent_volume_name))
+        return frozenset(handle for handle in handles if handle is not None)
 
     def _column(self, table: dict[str, Column], driver: str, empty: int) -> Column:
         column = table.get(driver)

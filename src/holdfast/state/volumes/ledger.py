@@ -117,12 +117,12 @@ class Volumes:
 
     def handles_of(self, pod: MountingPod) -> frozenset[CSIVolumeHandle]:
         """Return the volumes a pod mounts, by driver and handle; missing claims are skipped."""
-        found = set(pod.mounts.handles)
+        handles = set(pod.mounts.handles)
         for use in pod.mounts.claims:
             claim = self.claim(pod.namespace, use.name)
             if claim is not None and (handle := self.handle_of(claim)) is not None:
-                found.add(handle)
-        return frozenset(found)
+                handles.add(handle)
+        return frozenset(handles)
 
     def counting_error(self, pod: MountingPod) -> str:
         """Return the error if an ephemeral claim does not belong to the pod, or ""."""
@@ -140,18 +140,22 @@ class Volumes:
             if csi is None:
                 return as_csi(volume.spec, volume.metadata.labels)
             return CSIVolumeHandle(csi.driver, csi.volume_handle) if csi.volume_handle else None
-        found = self.classes.get(claim.storage_class)
-        if found is None or not found.provisioner or found.provisioner in _IN_TREE_UNCOUNTED:
+        storage_class = self.classes.get(claim.storage_class)
+        if (
+            storage_class is None
+            or not storage_class.provisioner
+            or storage_class.provisioner in _IN_TREE_UNCOUNTED
+        ):
             return None
-        driver = CSI_DRIVER_OF.get(found.provisioner, found.provisioner)
+        driver = CSI_DRIVER_OF.get(storage_class.provisioner, storage_class.provisioner)
         # No driver uses such a handle: it identifies a volume that is not provisioned yet.
         return CSIVolumeHandle(driver, f"claim {claim.key}")
 
     def _handle_of_attached(self, attacher: str, volume: str) -> CSIVolumeHandle | None:
-        found = self._volumes.get(volume)
-        if found is None or found.spec.csi is None:
+        persistent_volume = self._volumes.get(volume)
+        if persistent_volume is None or persistent_volume.spec.csi is None:
             return None
-        return CSIVolumeHandle(attacher, found.spec.csi.volume_handle)
+        return CSIVolumeHandle(attacher, persistent_volume.spec.csi.volume_handle)
 
     # --- assumed bindings -------------------------------------------------------------------
 

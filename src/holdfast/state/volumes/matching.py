@@ -95,10 +95,10 @@ class VolumeTopology:
         if self._seq != seq:
             self._seq = seq
             self._known = {}
-        found = self._known.get(affinity)
-        if found is None:
-            found = self._known[affinity] = self._compute(affinity)
-        return found
+        rows = self._known.get(affinity)
+        if rows is None:
+            rows = self._known[affinity] = self._compute(affinity)
+        return rows
 
     def mask(self, affinity: NodeSelector | None) -> Mask:
         """Return the same as a mask over all rows."""
