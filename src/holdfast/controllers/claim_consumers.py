@@ -18,14 +18,14 @@ def is_done(pod: Pod) -> bool:
     return pod.finished or (pod.terminating and not pod.spec.node_name)
 
 
-def is_stale(consumer: ClaimConsumer, found: Object | None) -> bool:
+def is_stale(consumer: ClaimConsumer, obj: Object | None) -> bool:
     """Return whether a consumer does not exist, was replaced, or is a pod that is done.
 
-    ``found`` is the object of the consumer's name, None if the server has none.
+    ``obj`` is the object of the consumer's name, None if the server has none.
     """
-    if found is None or found.uid != consumer.uid:
+    if obj is None or obj.uid != consumer.uid:
         return True
-    return isinstance(found, Pod) and is_done(found)
+    return isinstance(obj, Pod) and is_done(obj)
 
 
 def raw_consumers(consumers: Iterable[ClaimConsumer]) -> list[dict[str, str]]:

@@ -65,7 +65,7 @@ def plan_pod_claims(
     another owner.
     """
     creations: dict[str, Create] = {}
-    found: dict[str, str] = {}
+    orphans: dict[str, str] = {}
     problems: dict[str, str] = {}
     missing: list[str] = []
     owned = list(owned)
@@ -74,7 +74,7 @@ def plan_pod_claims(
         if template_name is None or _has_claim(pod, entry, claim_of):
             continue
         if (orphan := _unrecorded_claim(pod, entry, owned)) is not None:
-            found[entry.name] = orphan.name
+            orphans[entry.name] = orphan.name
         elif (template := template_of(template_name)) is not None:
             creations[entry.name] = Create(
                 RESOURCE_CLAIMS, new_claim(pod, entry.name, template), pod.namespace
@@ -83,7 +83,7 @@ def plan_pod_claims(
             missing.append(template_name)
             absent = f'resourceclaimtemplate.resource.k8s.io "{template_name}" not found'
             problems[entry.name] = f'resource claim template "{template_name}": {absent}'
-    return PodClaimsPlan(creations, found, problems, tuple(missing))
+    return PodClaimsPlan(creations, orphans, problems, tuple(missing))
 
 
 def claim_statuses_patch(pod: Pod, names: Mapping[str, str]) -> Patch:

@@ -19,8 +19,8 @@ def find(conditions: Iterable[Condition], type_: str) -> Condition | None:
 
 def is_true(conditions: Iterable[Condition], type_: str) -> bool:
     """Return whether a condition of this type exists and is True."""
-    found = find(conditions, type_)
-    return found is not None and found.status == "True"
+    condition = find(conditions, type_)
+    return condition is not None and condition.status == "True"
 
 
 def to_raw(conditions: Iterable[Condition]) -> list[Raw]:
@@ -44,8 +44,8 @@ def set_condition(conditions: list[Raw], new: Mapping[str, Any], now: str) -> bo
     ``new`` has type and status, and possibly reason, message and observedGeneration; other fields
     of the old condition are kept. ``now`` becomes the ``lastTransitionTime`` if the status changed.
 
-    >>> found = [{"type": "Ready", "status": "True", "lastTransitionTime": "T0"}]
-    >>> set_condition(found, {"type": "Ready", "status": "True"}, "T1"), found[0]
+    >>> conditions = [{"type": "Ready", "status": "True", "lastTransitionTime": "T0"}]
+    >>> set_condition(conditions, {"type": "Ready", "status": "True"}, "T1"), conditions[0]
     (False, {'type': 'Ready', 'status': 'True', 'lastTransitionTime': 'T0'})
     """
     old = next((c for c in conditions if c.get("type") == new["type"]), None)

@@ -46,17 +46,17 @@ class CountedResources:
         Resources that no quota counts any more are followed no longer.
         """
         wanted = self._wanted[follower] = frozenset(resources)
-        found = await self._served(wanted) if wanted else {}
-        for resource in found.keys() - self._informers.keys():
-            informer = Informer(self._client, found[resource], clock=self._clock)
+        served_resources = await self._served(wanted) if wanted else {}
+        for resource in served_resources.keys() - self._informers.keys():
+            informer = Informer(self._client, served_resources[resource], clock=self._clock)
             informer.add_handler(self._handler(resource))
             self._informers[resource] = informer
             informer.start()
             syncing = asyncio.create_task(self._wait_for_sync(resource, informer))
             self._syncing.add(syncing)
             syncing.add_done_callback(self._syncing.discard)
-        await self._stop_unused(gone=wanted - found.keys())
-        return found
+        await self._stop_unused(gone=wanted - served_resources.keys())
+        return served_resources
 
     async def _served(
         self, wanted: frozenset[GroupResource]

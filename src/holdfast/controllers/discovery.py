@@ -55,10 +55,10 @@ async def discover(client: Client) -> ServedResources:
     """Return all resources; groups whose discovery fails are omitted."""
     resources: list[Resource[Object]] = []
     for path in ("/api", "/apis"):
-        found = _aggregated(await client.raw(path, accept=ACCEPT))
-        if found is None:
+        of_path = _aggregated(await client.raw(path, accept=ACCEPT))
+        if of_path is None:
             return await _discover_each_group(client)
-        resources += found
+        resources += of_path
     return tuple(resources)
 
 
@@ -94,7 +94,7 @@ def _from_groups(groups: Sequence[_Group]) -> Iterator[Resource[Object]]:
 
 async def _discover_each_group(client: Client) -> ServedResources:
     """Read one document a group, as servers without aggregated discovery have them."""
-    found = list(_resources("", "v1", msgspec.json.decode(await client.raw("/api/v1"))))
+    resources = list(_resources("", "v1", msgspec.json.decode(await client.raw("/api/v1"))))
     groups = msgspec.json.decode(await client.raw("/apis"))["groups"]
     for group in groups:
         version = group["preferredVersion"]["version"]
@@ -102,8 +102,8 @@ async def _discover_each_group(client: Client) -> ServedResources:
             answer = await client.raw(f"/apis/{group['name']}/{version}")
         except HoldfastError:
             continue
-        found += _resources(group["name"], version, msgspec.json.decode(answer))
-    return tuple(found)
+        resources += _resources(group["name"], version, msgspec.json.decode(answer))
+    return tuple(resources)
 
 
 def _resources(group: str, version: str, answer: Any) -> Iterable[Resource[Object]]:

@@ -231,19 +231,19 @@ class GarbageCollector(Reconciler):
 
     async def _owners(self, item: GraphObject) -> dict[str, GraphObject | None]:
         """Return an object's owners; get them from the server if they are not in the graph."""
-        found: dict[str, GraphObject | None] = {}
+        owners: dict[str, GraphObject | None] = {}
         for owner in item.owners if not item.deleting else ():
             resource = self._resource_of(owner, item)
             known = self._graph.get(owner.uid)
             if resource is None:
                 continue
             if known is not None:
-                found[owner.uid] = known if _may_own(known, item) else None
+                owners[owner.uid] = known if _may_own(known, item) else None
             elif owner.uid in self._absent_owners:
-                found[owner.uid] = None
+                owners[owner.uid] = None
             else:
-                found[owner.uid] = await self._get_owner(resource, owner, item.namespace)
-        return found
+                owners[owner.uid] = await self._get_owner(resource, owner, item.namespace)
+        return owners
 
     def _resource_of(self, owner: OwnerReference, item: GraphObject) -> Resource[Object] | None:
         """Return the resource of an owner, or None if it cannot be resolved.

@@ -108,10 +108,10 @@ class Reconciler:
 
     def object_for_key(self, key: str) -> Object | ObjectReference | None:
         """Return the object of a key, from the cache of the first required resource."""
-        found: Object | None = None
+        obj: Object | None = None
         if self.required_resources:
-            found = self.informers.get(self.required_resources[0]).cache.get(key)
-        return found
+            obj = self.informers.get(self.required_resources[0]).cache.get(key)
+        return obj
 
     def _record_failure_event(self, key: str, failure: Exception, failures: int) -> None:
         self.record_failure(self.object_for_key(key), failure, failures)

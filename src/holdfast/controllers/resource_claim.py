@@ -253,7 +253,7 @@ class ResourceClaimController(Reconciler):
 
     async def _pods_of_claim(self, claim: ResourceClaim) -> dict[str, Pod | None]:
         """Return a claim's consumers and owner; get consumers from the server if not cached."""
-        found: dict[str, Pod | None] = {}
+        pods: dict[str, Pod | None] = {}
         for consumer in claim.status.reserved_for:
             if not consumer.is_pod:
                 continue
@@ -265,13 +265,13 @@ class ResourceClaimController(Reconciler):
                     pod = await self.client.get(PODS, consumer.name, claim.namespace)
                 except NotFound:
                     pod = None
-            found[consumer.name] = pod
+            pods[consumer.name] = pod
         owner = controller_of(claim)
         if owner is not None and owner.kind == "Pod":
             known = self._pods.cache.get(f"{claim.namespace}/{owner.name}")
             if known is not None:
-                found.setdefault(owner.name, known)
-        return found
+                pods.setdefault(owner.name, known)
+        return pods
 
 
 class _ClaimMetrics:

@@ -100,8 +100,8 @@ class ListedObjects:
 
     def extended_name_of(self, device_class: str) -> str:
         """Return the explicit extended resource name of a device class, or ""."""
-        found = self._classes.get(device_class)
-        return (found.spec.extended_resource_name or "") if found is not None else ""
+        class_object = self._classes.get(device_class)
+        return (class_object.spec.extended_resource_name or "") if class_object is not None else ""
 
     def pod(self, namespace: str, name: str) -> Pod | None:
         """Return a pod, or None."""
@@ -316,17 +316,17 @@ class ResourceQuotaController(Reconciler):
 
 async def list_all(client: Client, resource: Resource[T], namespace: str) -> tuple[T, ...]:
     """List a collection page by page, without the objects that cannot be read."""
-    found: list[T] = []
+    objects: list[T] = []
     token = ""
     while True:
         page = await client.list(
             resource, namespace, limit=PAGE_SIZE, continue_token=token, unreadable=_skip
         )
-        found += page.items
+        objects += page.items
         token = page.continue_token
         await asyncio.sleep(0)  # decoding a page takes a few milliseconds
         if not token:
-            return tuple(found)
+            return tuple(objects)
 
 
 def _differs_by_charges(now: ResourceQuota, before: ResourceQuota) -> bool:

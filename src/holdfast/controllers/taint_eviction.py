@@ -36,8 +36,8 @@ def plan_node_eviction(pod: Pod, taints: Iterable[TimedTaint]) -> float | None:
     times: list[float] = []
     assigned = _assigned_at(pod)
     for taint, since in taints:
-        found = next((t for t in pod.spec.tolerations if tolerates(t, taint)), None)
-        seconds = 0 if found is None else found.toleration_seconds
+        toleration = next((t for t in pod.spec.tolerations if tolerates(t, taint)), None)
+        seconds = 0 if toleration is None else toleration.toleration_seconds
         if seconds is not None:
             times.append(max(since, assigned) + max(seconds, 0))
     return min(times, default=None)

@@ -299,15 +299,15 @@ class DeploymentController(Reconciler):
             await execute_write(self.client, creation)
             return True
         except AlreadyExists:
-            found = await self.client.get(REPLICASETS, name, deployment.namespace)
+            replicaset = await self.client.get(REPLICASETS, name, deployment.namespace)
         except HoldfastError as failure:
             if namespace_is_terminating(failure):
                 return False
             message = f'Failed to create new replica set "{name}": {failure}'
             self.record_event(deployment, "Warning", "ReplicaSetCreateError", message)
             raise Retryable(message) from failure
-        if is_controlled_by(found, deployment) and same_template(
-            found.spec.template, deployment.spec.template
+        if is_controlled_by(replicaset, deployment) and same_template(
+            replicaset.spec.template, deployment.spec.template
         ):
             return False  # created by this controller, not yet in the cache
         collisions = (deployment.status.collision_count or 0) + 1

@@ -176,8 +176,8 @@ def _with_failure(
     kept: list[Condition], replicasets: Iterable[ReplicaSet], now: float
 ) -> list[Condition]:
     """Copy the first ReplicaFailure condition of the ReplicaSets, or remove it."""
-    found = (conditions.find(r.status.conditions, "ReplicaFailure") for r in replicasets)
-    failure = next((c for c in found if c is not None), None)
+    failures = (conditions.find(r.status.conditions, "ReplicaFailure") for r in replicasets)
+    failure = next((c for c in failures if c is not None), None)
     if failure is None:
         return [c for c in kept if c.type != "ReplicaFailure"]
     condition = (failure.status, failure.reason, failure.message, "ReplicaFailure")

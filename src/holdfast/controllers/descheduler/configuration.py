@@ -247,16 +247,16 @@ class _ProfileReader:
     def policies(self) -> tuple[ConfiguredPolicy, ...]:
         """Return the enabled policies with their arguments."""
         arguments = self._arguments()
-        found: dict[str, ConfiguredPolicy] = {}
+        by_name: dict[str, ConfiguredPolicy] = {}
         sets = self._given.plugins
         for point, listed in (("deschedule", sets.deschedule), ("balance", sets.balance)):
             for i, ref in enumerate(listed.enabled):
                 path = f"{self._path}.plugins.{point}.enabled[{i}].name"
                 policy = self._policy(ref, point, path)
-                if ref.name in found:
+                if ref.name in by_name:
                     self._problems.add_errors(duplicate(path, ref.name))
                 elif policy is not None:
-                    found[ref.name] = ConfiguredPolicy(
+                    by_name[ref.name] = ConfiguredPolicy(
                         policy, arguments.get(ref.name, policy.Args())
                     )
         for point, listed in (("evict", sets.evict), ("filter", sets.filter)):
@@ -266,7 +266,7 @@ class _ProfileReader:
                     self._problems.add_errors(
                         not_supported(path, ref.name, (MIGRATION_CONTROLLER,))
                     )
-        return tuple(found.values())
+        return tuple(by_name.values())
 
     def _policy(self, ref: PluginRef, point: str, path: str) -> type[Policy] | None:
         policy = POLICIES.get(ref.name)
@@ -283,7 +283,7 @@ class _ProfileReader:
         return policy
 
     def _arguments(self) -> dict[str, PolicyArgs]:
-        found: dict[str, PolicyArgs] = {}
+        arguments: dict[str, PolicyArgs] = {}
         seen: set[str] = set()
         for i, config in enumerate(self._given.plugin_config):
             path = f"{self._path}.pluginConfig[{i}]"
@@ -292,11 +292,11 @@ class _ProfileReader:
             seen.add(config.name)
             policy = POLICIES.get(config.name)
             if policy is not None:
-                found[config.name] = self._read_args(policy, config, f"{path}.args")
+                arguments[config.name] = self._read_args(policy, config, f"{path}.args")
             elif config.name != MIGRATION_CONTROLLER:
                 known = (*POLICIES, MIGRATION_CONTROLLER)
                 self._problems.add_errors(not_supported(f"{path}.name", config.name, known))
-        return found
+        return arguments
 
     def _read_args(self, policy: type[Policy], config: PluginConfig, path: str) -> PolicyArgs:
         causes: list[Cause] = []

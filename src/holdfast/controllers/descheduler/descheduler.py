@@ -127,7 +127,7 @@ class Descheduler:
             while not await is_served(self._client, resource, self._clock):
                 log.warning("waiting until %s are served: install deploy/crds", resource.plural)
                 await self._clock.sleep(WAIT_FOR_CRDS_SECONDS)
-        found: list[Resource[Any]] = [
+        resources: list[Resource[Any]] = [
             *OTHERS,
             scheme.REPLICASETS,
             scheme.STATEFULSETS,
@@ -136,9 +136,9 @@ class Descheduler:
         ]
         for resource in OPTIONAL:
             if not await is_served(self._client, resource, self._clock):
-                found.remove(resource)
-        self._served = set(found)
-        for resource in found:
+                resources.remove(resource)
+        self._served = set(resources)
+        for resource in resources:
             self.informers.get(resource)
         await self.informers.start()
         self.ready = True
@@ -190,21 +190,25 @@ class Descheduler:
     def _objects(self) -> ClusterObjects:
         pods = self._cached(scheme.PODS)
         alive = {pod.uid for pod in pods}
-        self._local_storage = {u: found for u, found in self._local_storage.items() if u in alive}
+        self._local_storage = {
+            u: has_volumes for u, has_volumes in self._local_storage.items() if u in alive
+        }
         return ClusterObjects(
             others=[obj for resource in OTHERS for obj in self._cached(resource)],
             replicasets=self._cached(scheme.REPLICASETS),
             statefulsets=self._cached(scheme.STATEFULSETS),
             pods=pods,
             jobs=self._cached(scheme.POD_MIGRATION_JOBS),
-            local_storage=frozenset(u for u, found in self._local_storage.items() if found),
+            local_storage=frozenset(
+                u for u, has_volumes in self._local_storage.items() if has_volumes
+            ),
         )
 
     def _cached(self, resource: Resource[Any]) -> list[Any]:
-        found: list[Object] = []
+        objects: list[Object] = []
         if resource in self._served:
-            found = list(self.informers.get(resource).cache.values())
-        return found
+            objects = list(self.informers.get(resource).cache.values())
+        return objects
 
     async def _find_local_storage(self, moves: list[PlannedMove]) -> bool:
         """Read the volumes of pods that are to move; return whether some are local."""

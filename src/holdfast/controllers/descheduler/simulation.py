@@ -84,15 +84,15 @@ class Workloads:
 def predicting_profiles(profiles: Iterable[Profile] = ()) -> dict[str, Profile]:
     """Return, by scheduler name, what predicts the targets of pods; "" is for other names."""
     enabled = [(entry.name, 0) for entry in REGISTRY if entry.name in PREDICTING]
-    found = {"": build_profile("prediction", REGISTRY, enabled=enabled)}
+    by_name = {"": build_profile("prediction", REGISTRY, enabled=enabled)}
     for profile in profiles:
         plugins = tuple(p for p in profile.plugins if p.name in PREDICTING)
         points = {
             point: tuple(p for p in listed if p.name in PREDICTING)
             for point, listed in profile.plugins_by_point.items()
         }
-        found[profile.name] = Profile(profile.name, plugins, profile.weights, points)
-    return found
+        by_name[profile.name] = Profile(profile.name, plugins, profile.weights, points)
+    return by_name
 
 
 class Simulation:
@@ -151,13 +151,13 @@ class Simulation:
     def rows(self, *selectors: Selector) -> list[int]:
         """Return the rows whose labels match all selectors, in the order of node names."""
         nodes = self.nodes
-        found = []
+        rows = []
         for name in sorted(nodes.row_of):
             row = nodes.row_of[name]
             labels = self.node(row).metadata.labels
             if all(selector.matches(labels) for selector in selectors):
-                found.append(row)
-        return found
+                rows.append(row)
+        return rows
 
     def node(self, row: int) -> Node:
         """Return the node of a row."""
@@ -204,10 +204,10 @@ class Simulation:
     def _best_rows(self, pod: Pod) -> list[int]:
         pod_info = self.world.pod_info(pod)
         profile = self._profiles.get(pod_info.scheduler_name) or self._profiles[""]
-        found = feasible(profile, profile.view(pod_info, self.world, self.now))
-        if isinstance(found, Rejection):
+        filter_result = feasible(profile, profile.view(pod_info, self.world, self.now))
+        if isinstance(filter_result, Rejection):
             return []
-        rows, totals = scored_rows(profile, found)
+        rows, totals = scored_rows(profile, filter_result)
         if isinstance(rows, slice):
             rows = np.arange(rows.stop, dtype=np.intp)
         best: list[int] = rows[best_of(totals)].tolist()

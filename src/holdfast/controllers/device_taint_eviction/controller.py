@@ -104,9 +104,9 @@ class DeviceTaintEvictionController(Reconciler):
 
     async def wait_for_sync(self) -> None:
         """Wait for the informers, and for that of rules if the server serves them."""
-        found = await find_taint_rules(self.client, self.clock, self._gates)
-        if found is not None:
-            self._rules = self.informers.get(found)
+        resource = await find_taint_rules(self.client, self.clock, self._gates)
+        if resource is not None:
+            self._rules = self.informers.get(resource)
             self._rules.add_handler(self._on_rule)
             await self.informers.start()
         await super().wait_for_sync()

@@ -97,9 +97,9 @@ def _newest(slices: Iterable[ResourceSlice]) -> list[ResourceSlice]:
 
 
 def _tainted_devices(slice_: ResourceSlice) -> dict[str, tuple[Taint, ...]]:
-    found = {
+    taints_by_device = {
         device.name: tuple(taint for taint in device.taints if taint.effect == NO_EXECUTE)
         for device in slice_.spec.devices
         if device.taints
     }
-    return {name: taints for name, taints in found.items() if taints}
+    return {name: taints for name, taints in taints_by_device.items() if taints}

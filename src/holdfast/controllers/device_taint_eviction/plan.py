@@ -60,10 +60,10 @@ def tolerated_seconds(taint: Taint, tolerations: Iterable[Toleration]) -> float 
     >>> tolerated_seconds(Taint("k", effect="NoExecute"), [])
     0.0
     """
-    found = [t.toleration_seconds for t in tolerations if tolerates(t, taint)]
-    if None in found:
+    limits = [t.toleration_seconds for t in tolerations if tolerates(t, taint)]
+    if None in limits:
         return None
-    return float(min((max(seconds, 0) for seconds in found if seconds is not None), default=0))
+    return float(min((max(seconds, 0) for seconds in limits if seconds is not None), default=0))
 
 
 def claims_in_use(pod: Pod, claim_of: ClaimOf) -> Iterator[ResourceClaim]:

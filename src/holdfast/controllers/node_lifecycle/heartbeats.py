@@ -82,8 +82,8 @@ def ready_condition(node: Node | None) -> Condition | None:
 
 def ready_status(node: Node) -> str:
     """Return the status of the Ready condition of a node, "" if there is none."""
-    found = ready_condition(node)
-    return found.status if found is not None else ""
+    condition = ready_condition(node)
+    return condition.status if condition is not None else ""
 
 
 def plan_unknown_status(node: Node, now: float) -> Patch | None:
@@ -122,5 +122,5 @@ def _unknown(node: Node, known: Condition | None, type_: str, now: str) -> dict[
 
 
 def _heartbeat(condition: Condition | None) -> tuple[str | None, bool]:
-    found = condition.last_heartbeat_time if condition is not None else None
-    return found, condition is None
+    heartbeat_time = condition.last_heartbeat_time if condition is not None else None
+    return heartbeat_time, condition is None

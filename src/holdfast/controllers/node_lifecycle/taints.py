@@ -39,9 +39,11 @@ def wanted_taints(node: Node) -> set[str]:
 
     A node without a Ready condition keeps its not-ready and unreachable taints.
     """
-    found = node.status.conditions
-    wanted = {key for type_, key in _PRESSURES.items() if conditions.is_true(found, type_)}
-    ready = conditions.find(found, "Ready")
+    node_conditions = node.status.conditions
+    wanted = {
+        key for type_, key in _PRESSURES.items() if conditions.is_true(node_conditions, type_)
+    }
+    ready = conditions.find(node_conditions, "Ready")
     if ready is not None and ready.status in _BY_READINESS:
         wanted.add(_BY_READINESS[ready.status])
     if ready is None:

@@ -203,11 +203,11 @@ class PodMigrationController(Reconciler):
         pod = await self._pod(ref)
         if named is None:
             return Facts(pod)
-        found: Reservation | None = self._reservations.cache.get(named.name)
-        if found is None:
-            found = await self._live(RESERVATIONS, named.name)
-        owners = found.status.current_owners if found is not None else ()
-        return Facts(pod, found, await self._pod(owners[0]) if owners else None)
+        reservation: Reservation | None = self._reservations.cache.get(named.name)
+        if reservation is None:
+            reservation = await self._live(RESERVATIONS, named.name)
+        owners = reservation.status.current_owners if reservation is not None else ()
+        return Facts(pod, reservation, await self._pod(owners[0]) if owners else None)
 
     async def _pod(self, ref: ObjectReference | None) -> Pod | None:
         """Return the pod of a reference, or another one of its name.
@@ -217,9 +217,9 @@ class PodMigrationController(Reconciler):
         key = pod_key(ref)
         if ref is None or not key:
             return None
-        found: Pod | None = self._pods.cache.get(key)
-        if found is not None and ref.uid in ("", found.uid):
-            return found
+        pod: Pod | None = self._pods.cache.get(key)
+        if pod is not None and ref.uid in ("", pod.uid):
+            return pod
         live: Pod | None = await self._live(PODS, ref.name, ref.namespace)
         return live
 

@@ -44,14 +44,14 @@ def has_attempted_eviction(job: PodMigrationJob) -> bool:
 
 def is_limited(job: PodMigrationJob) -> bool:
     """Return whether a limit holds a job back."""
-    found = job.condition(job_status.LIMITED)
-    return found is not None and found.status == "True" and not job.finished
+    condition = job.condition(job_status.LIMITED)
+    return condition is not None and condition.status == "True" and not job.finished
 
 
 def ttl_begins_at(job: PodMigrationJob) -> float | None:
     """Return the time from which the ttl counts: the creation, plus the time with a limit."""
-    found = job.condition(job_status.LIMITED)
-    later = seconds_of(found.last_probe_time) if found is not None else None
+    condition = job.condition(job_status.LIMITED)
+    later = seconds_of(condition.last_probe_time) if condition is not None else None
     return seconds_of(job.metadata.creation_timestamp) if later is None else later
 
 

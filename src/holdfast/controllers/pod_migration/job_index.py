@@ -64,7 +64,7 @@ class Workloads:
         pods = self._pods.of(owner.uid)
         key = f"{pod.namespace}/{owner.name}"
         wanted: int | None = None
-        for found in (self._replicasets.cache.get(key), self._statefulsets.cache.get(key)):
-            if found is not None and found.uid == owner.uid:
-                wanted = found.spec.replicas
+        for obj in (self._replicasets.cache.get(key), self._statefulsets.cache.get(key)):
+            if obj is not None and obj.uid == owner.uid:
+                wanted = obj.spec.replicas
         return make_workload(owner.uid, wanted, pods)

@@ -101,12 +101,12 @@ class StatusChange:
 
         The step that is shown stays, unless it is that of the limit.
         """
-        found = next((c for c in self._current() if c.get("type") == LIMITED), None)
-        if found is None or found.get("status") != "True":
+        condition = next((c for c in self._current() if c.get("type") == LIMITED), None)
+        if condition is None or condition.get("status") != "True":
             return
-        since = seconds_of(found.get("lastTransitionTime"))
+        since = seconds_of(condition.get("lastTransitionTime"))
         if since is not None and ttl_begins_at is not None:
-            found["lastProbeTime"] = rfc3339(ttl_begins_at + max(0.0, self.now - since))
+            condition["lastProbeTime"] = rfc3339(ttl_begins_at + max(0.0, self.now - since))
         step = {name: self.fields.get(name) for name in ("status", "reason", "message")}
         self.set(LIMITED, "False")
         for name, value in step.items():

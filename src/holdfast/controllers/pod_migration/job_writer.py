@@ -36,8 +36,8 @@ class JobWriter:
 
     def all(self) -> Iterator[PodMigrationJob]:
         """Return the newest known versions of all jobs."""
-        found = (self.get(name) for name in tuple(self._cache))
-        return (job for job in found if job is not None)
+        jobs = (self.get(name) for name in tuple(self._cache))
+        return (job for job in jobs if job is not None)
 
     async def patch(
         self, job: PodMigrationJob, *, annotations: dict[str, str] | None = None, **parts: Any

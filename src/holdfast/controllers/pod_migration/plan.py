@@ -197,8 +197,12 @@ def has_owners(job: PodMigrationJob, pod: Pod) -> bool:
 
 
 def _unschedulable(reservation: Reservation) -> Condition | None:
-    found = reservation.condition(reservation_status.SCHEDULED)
-    return found if found is not None and found.reason == reservation_status.UNSCHEDULABLE else None
+    condition = reservation.condition(reservation_status.SCHEDULED)
+    return (
+        condition
+        if condition is not None and condition.reason == reservation_status.UNSCHEDULABLE
+        else None
+    )
 
 
 def _is_scheduled_reservation(reservation: Reservation, change: StatusChange) -> bool:
@@ -297,8 +301,8 @@ def _wait_for_pending_pod(
     elif reservation.phase == SUCCEEDED and not _is_owner(facts.pod, reservation):
         change.fail(job_status.FORBIDDEN, "Reservation is already bound by another Pod")
     else:
-        found = conditions.find(facts.pod.status.conditions, "PodScheduled")
-        message = found.message if found is not None else ""
+        condition = conditions.find(facts.pod.status.conditions, "PodScheduled")
+        message = condition.message if condition is not None else ""
         change.set(job_status.POD_SCHEDULED, "False", job_status.UNSCHEDULABLE, message)
 
 

@@ -87,12 +87,12 @@ def reservation_body(job: PodMigrationJob, template: Raw, order: str) -> Raw:
 
 def _part(raw: Raw, name: str) -> Raw:
     """Return a part of the template, which a user may have written; absent ones are added."""
-    found = raw.get(name)
-    if found is None:
-        found = raw[name] = {}
-    if not isinstance(found, dict):
+    part = raw.get(name)
+    if part is None:
+        part = raw[name] = {}
+    if not isinstance(part, dict):
         raise _wrong(name, "an object")
-    return found
+    return part
 
 
 def _wrong(name: str, wanted: str) -> BadRequest:
@@ -180,12 +180,12 @@ def _larger_resources(template: Reservation, pod: Pod) -> str:
     """Return the resources of which the template reserves more, with the amounts."""
     allowed = {PODS: 10**9, **request_nanos(pod)}
     wanted = request_nanos(reserve_pod(template))  # with the annotation that resizes it
-    found = [
+    texts = [
         f"{name} ({nanos_text(name, amount)})"
         for name, amount in sorted(wanted.items())
         if amount > amount_as(name, allowed)
     ]
-    return ", ".join(found)
+    return ", ".join(texts)
 
 
 def _is_successor(owner: ReservationOwner, pod: Pod) -> bool:

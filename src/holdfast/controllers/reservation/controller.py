@@ -118,8 +118,8 @@ class ReservationController(Reconciler):
 
     def _find(self, uid: str) -> Source | None:
         """Return a Reservation that has a node, or a pod that acts as one."""
-        for found in self._by_uid.of(uid):
-            return Source.of(found) if found.status.node_name else None
+        for reservation in self._by_uid.of(uid):
+            return Source.of(reservation) if reservation.status.node_name else None
         for acting in map(operating_reservation, self._acting.of(uid)):
             return None if acting is None else Source.of(acting)
         return None

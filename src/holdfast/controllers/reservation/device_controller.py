@@ -92,14 +92,14 @@ def _problems(reservation: Reservation, devices: SharedDevices | None) -> list[s
     except BadRequest:
         return []
     states = {(info.type, info.minor): info for info in devices.spec.devices} if devices else {}
-    found = []
+    problems = []
     for (kind, minor), device_id in sorted(held.items()):
         known = states.get((kind, minor))
         if known is None or not known.health:
             text = "is gone" if known is None else "is unhealthy"
             name = device_id or (known.id if known else "")
-            found.append(f"{kind} {minor}{f' ({name})' if name else ''} {text}")
-    return found
+            problems.append(f"{kind} {minor}{f' ({name})' if name else ''} {text}")
+    return problems
 
 
 def _node_with_devices(reservation: Reservation) -> str:

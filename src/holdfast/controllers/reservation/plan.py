@@ -113,8 +113,8 @@ def _end_event(
         return None
     spec = reservation.spec
     limit = f"expires {spec.expires} has passed" if spec.expires else f"ttl {spec.ttl} is over"
-    found = "" if reservation.status.node_name else " before a node was found"
-    return PlannedEvent("Normal", reservation_status.EXPIRED, f"{limit}{found}")
+    suffix = "" if reservation.status.node_name else " before a node was found"
+    return PlannedEvent("Normal", reservation_status.EXPIRED, f"{limit}{suffix}")
 
 
 def _seconds_until_end(reservation: Reservation, now: float) -> float | None:

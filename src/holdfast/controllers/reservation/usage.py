@@ -108,12 +108,12 @@ class NodeUsage:
 
     @cached_property
     def _uses(self) -> dict[str, list[PodUse]]:
-        found: dict[str, list[PodUse]] = {}
+        uses: dict[str, list[PodUse]] = {}
         living = (pod for pod in self.pods if not pod.finished)
         for pod in sorted(living, key=lambda p: p.uid):
             for uid, amounts in _taken(pod).items() if pod.spec.node_name else ():
-                found.setdefault(uid, []).append(PodUse(pod, amounts))
-        return found
+                uses.setdefault(uid, []).append(PodUse(pod, amounts))
+        return uses
 
     @cached_property
     def _free(self) -> Counter[str]:
@@ -144,10 +144,10 @@ def _taken(pod: Pod) -> dict[str, dict[str, int]]:
     if not several:
         return {} if allocated is None else {allocated.uid: {**request_nanos(pod), PODS: ONE}}
     draws = ((d.uid, {k: nanos(v) for k, v in d.resources.items()}) for d in several)
-    found = draws_within(request_nanos(pod), draws)
+    by_uid = draws_within(request_nanos(pod), draws)
     first = several[0].uid if allocated is None else allocated.uid
-    found[first] = {**found.get(first, {}), PODS: ONE}
-    return found
+    by_uid[first] = {**by_uid.get(first, {}), PODS: ONE}
+    return by_uid
 
 
 def _age(reservation: Reservation) -> tuple[str, str]:

@@ -268,13 +268,13 @@ class ResourcePolicyController(Reconciler):
 
     async def _recorded_before(self, namespace: str) -> frozenset[str]:
         try:
-            found = await self.client.list(
+            listing = await self.client.list(
                 EVENTS, namespace, fields=f"reason={DELETION_COST_MANUAL}", unreadable=_ignore
             )
         except HoldfastError as failure:
             log.warning("events cannot be listed: %s; some may be recorded again", failure)
             return frozenset()
-        return frozenset(event.involved_object.uid for event in found.items)
+        return frozenset(event.involved_object.uid for event in listing.items)
 
 
 def _ignore(_unreadable: object) -> None:

@@ -70,11 +70,11 @@ class UnitNodes:
     def names(self) -> tuple[tuple[str, ...], ...]:
         """Return the nodes of each unit, sorted."""
         if self._listed is None:
-            found: list[list[str]] = [[] for _ in self._policy.units]
+            names: list[list[str]] = [[] for _ in self._policy.units]
             for name in sorted(self._units):
                 for unit in self._units[name]:
-                    found[unit].append(name)
-            self._listed = tuple(map(tuple, found))
+                    names[unit].append(name)
+            self._listed = tuple(map(tuple, names))
         return self._listed
 
 
@@ -170,8 +170,8 @@ class PolicyEntry:
         """Return the other policies that select some of these pods; None if there are none."""
         if not self._conflicts:
             return None
-        found = {id(entries): entries for _, entries in self._conflicts.values()}
-        names = {e.policy.object.name for entries in found.values() for e in entries}
+        by_id = {id(entries): entries for _, entries in self._conflicts.values()}
+        names = {e.policy.object.name for entries in by_id.values() for e in entries}
         others = tuple(sorted(names - {self.policy.object.name}))
         return PolicyConflict(others, min(name for name, _ in self._conflicts.values()))
 
@@ -229,8 +229,8 @@ class _NamespacePolicies:
 
     def changed(self) -> None:
         """Clear the cache, after a change of the policies."""
-        found = [entry.policy.selector.keys for entry in self.entries.values()]
-        self._keys = tuple(sorted(frozenset[str]().union(*found)))
+        key_sets = [entry.policy.selector.keys for entry in self.entries.values()]
+        self._keys = tuple(sorted(frozenset[str]().union(*key_sets)))
         self._selecting.clear()
         self.unusable = frozenset([obj.uid for obj, _ in self.errors.values()])
 

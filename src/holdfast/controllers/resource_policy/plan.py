@@ -72,14 +72,14 @@ def plan_deletion_cost(
     """
     if pod.terminating or pod.finished or not pod.spec.node_name or len(policies) > 1:
         return Plan()
-    found = pod.metadata.annotations
+    annotations = pod.metadata.annotations
     if not policies:
-        return Plan() if found.get(POLICY_UID) in unusable else _plan_removal(pod)
+        return Plan() if annotations.get(POLICY_UID) in unusable else _plan_removal(pod)
     if units is None:
         return Plan()
     (policy,) = policies
-    value = found.get(DELETION_COST)
-    if value is not None and value != found.get(MANAGED_DELETION_COST):
+    value = annotations.get(DELETION_COST)
+    if value is not None and value != annotations.get(MANAGED_DELETION_COST):
         message = f"the pod deletion cost {value[:64]} is not changed for ResourcePolicy "
         event = PlannedEvent(
             "Normal", DELETION_COST_MANUAL, f"{message}{policy.key}: a user set it"
@@ -93,17 +93,22 @@ def plan_deletion_cost(
 
 
 def _plan_removal(pod: Pod) -> Plan:
-    found = pod.metadata.annotations
+    annotations = pod.metadata.annotations
     gone: dict[str, str | None] = {MANAGED_DELETION_COST: None, POLICY_UID: None}
-    if MANAGED_DELETION_COST in found and found.get(DELETION_COST) == found[MANAGED_DELETION_COST]:
+    if (
+        MANAGED_DELETION_COST in annotations
+        and annotations.get(DELETION_COST) == annotations[MANAGED_DELETION_COST]
+    ):
         gone[DELETION_COST] = None
     return Plan(_annotate(pod, gone))
 
 
 def is_managed(pod: Pod) -> bool:
     """Return whether a pod has a cost that the controller or the scheduler wrote."""
-    found = pod.metadata.annotations
-    return DELETION_COST in found and found[DELETION_COST] == found.get(MANAGED_DELETION_COST)
+    annotations = pod.metadata.annotations
+    return DELETION_COST in annotations and annotations[DELETION_COST] == annotations.get(
+        MANAGED_DELETION_COST
+    )
 
 
 def find_overwritten_cost(old: Pod, new: Pod) -> str | None:
@@ -124,8 +129,8 @@ def plan_users_cost(pod: Pod, cost: str) -> Plan:
 
 
 def _annotate(pod: Pod, wanted: Mapping[str, str | None]) -> tuple[Patch, ...]:
-    found = pod.metadata.annotations
-    changed = {key: value for key, value in wanted.items() if found.get(key) != value}
+    annotations = pod.metadata.annotations
+    changed = {key: value for key, value in wanted.items() if annotations.get(key) != value}
     if not changed:
         return ()
     guard = version_guard(pod)
@@ -137,19 +142,19 @@ def find_excess(usage: PolicyUsage) -> dict[str, str]:
 
     Terminating pods are regarded as the newest: the place they use becomes free anyway.
     """
-    found: dict[str, str] = {}
+    by_uid: dict[str, str] = {}
     for unit in usage.units:
         for group in unit.groups if unit.over_cap else ():
             above = _newest_above_caps(unit, group)
             exact = unit.members[group.group].pods
-            found |= {pod.uid: pod.key for pod in exact if pod.uid in above}
-    return found
+            by_uid |= {pod.uid: pod.key for pod in exact if pod.uid in above}
+    return by_uid
 
 
 def _newest_above_caps(unit: UnitUsage, group: GroupUsage) -> set[str]:
     count, used = len(group.pods), dict(group.resources)
     cap = unit.unit.max_count
-    found = set()
+    uids = set()
     for pod in sorted(group.pods, key=_age_rank, reverse=True):
         above = [r for r, most in unit.unit.max_resources.items() if used[r] > most]
         if not above and (cap is None or count <= cap):
@@ -157,11 +162,11 @@ def _newest_above_caps(unit: UnitUsage, group: GroupUsage) -> set[str]:
         request = capped_requests(unit.unit, pod) if above else {}
         if (cap is None or count <= cap) and not any(request.get(r) for r in above):
             continue
-        found.add(pod.uid)
+        uids.add(pod.uid)
         count -= 1
         for resource, amount in request.items():
             used[resource] -= amount
-    return found
+    return uids
 
 
 def _age_rank(pod: Pod) -> tuple[bool, str, str]:

@@ -48,22 +48,22 @@ class RemoveDuplicates(Policy):
                 self._totals[owner] += 1
 
     def _owner(self, pod: PodInfo) -> Owner | None:
-        found = controller_of(pod.pod)
-        if found is None or found.kind in self.args.exclude_owner_kinds:
+        controller = controller_of(pod.pod)
+        if controller is None or controller.kind in self.args.exclude_owner_kinds:
             return None
         images = tuple(sorted(container.image for container in pod.pod.spec.containers))
-        return pod.namespace, found.uid, images
+        return pod.namespace, controller.uid, images
 
     def _count(self, owner: Owner, row: int) -> int:
         return sum(self._owner(pod) == owner for pod in self.cluster.nodes.pods_on(row).values())
 
     def _fair_share(self, owner: Owner, pod: PodInfo) -> int:
         """Return how many pods of an owner a node has if they are spread evenly, rounded up."""
-        found = self._fair_shares.get(owner)
-        if found is None:
+        fair_share = self._fair_shares.get(owner)
+        if fair_share is None:
             nodes = max(sum(self._may_use(pod, row) for row in self.rows), 1)
-            found = self._fair_shares[owner] = -(-self._totals[owner] // nodes)
-        return found
+            fair_share = self._fair_shares[owner] = -(-self._totals[owner] // nodes)
+        return fair_share
 
     def _may_use(self, pod: PodInfo, row: int) -> bool:
         node = self.cluster.node(row)
@@ -90,9 +90,9 @@ class RemoveDuplicates(Policy):
     def _excess(self, owner: Owner, pods: list[PodInfo], row: int) -> Candidates:
         share, node = self._fair_share(owner, pods[0]), self.cluster.node(row).name
         for candidate in in_order([CandidatePod(pod, row, "") for pod in pods]):
-            if (found := self._count(owner, row)) <= share:
+            if (count := self._count(owner, row)) <= share:
                 return
-            reason = f"{found} pods of one owner are on {node}, an equal share is {share}"
+            reason = f"{count} pods of one owner are on {node}, an equal share is {share}"
             yield candidate._replace(reason=reason)
 
     def improves(self, candidate: CandidatePod, target: int) -> bool:

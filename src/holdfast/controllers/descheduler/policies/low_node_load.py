@@ -150,8 +150,8 @@ class LowNodeLoad(Policy):
         return self.args.dry_run
 
     def _column(self, amounts: NDArray[np.int64]) -> Amounts:
-        found: Amounts = amounts[self._columns].astype(np.float64)
-        return found
+        column: Amounts = amounts[self._columns].astype(np.float64)
+        return column
 
     @property
     def _allocatable(self) -> Amounts:
@@ -190,8 +190,8 @@ class LowNodeLoad(Policy):
         return over
 
     def _uses(self, row: int) -> Amounts:
-        found: Amounts = self.cluster.nodes.requested[self._columns, row].astype(np.float64)
-        return found
+        amounts: Amounts = self.cluster.nodes.requested[self._columns, row].astype(np.float64)
+        return amounts
 
     def _share(self, amounts: Amounts, row: int) -> Amounts:
         """Return amounts as shares of what a row has."""
@@ -244,12 +244,12 @@ class LowNodeLoad(Policy):
         uses, high = (
             100 * self._share(amounts, row) for amounts in (self._uses(row), self._high[:, row])
         )
-        found = [
+        texts = [
             f"{name} usage({uses[i]:.2f}%)>threshold({high[i]:.2f}%)"
             for i, name in enumerate(self._ids)
             if uses[i] > high[i]
         ]
-        return f"node is overutilized, {', '.join(sorted(found))}"
+        return f"node is overutilized, {', '.join(sorted(texts))}"
 
     def improves(self, candidate: CandidatePod, target: int) -> bool:
         """Return whether the target was below the low thresholds, and stays below the high ones."""

@@ -140,4 +140,6 @@ class Policy:
 
 def in_order(candidates: list[CandidatePod]) -> list[CandidatePod]:
     """Return candidates in the order in which pods migrate."""
-    return sorted(candidates, key=lambda found: (pod_rank(found.pod.pod), found.pod.key))
+    return sorted(
+        candidates, key=lambda candidate: (pod_rank(candidate.pod.pod), candidate.pod.key)
+    )

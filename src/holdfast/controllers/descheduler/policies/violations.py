@@ -58,13 +58,13 @@ class ViolationPolicy(Policy):
     def candidates(self) -> Candidates:
         """Return the pods that violate something, row by row."""
         for row in self.rows:
-            found = []
+            candidates = []
             for count, pod in enumerate(self.cluster.pods_on(row)):
                 if self.args.selects(pod.pod) and (reason := self.find_violation(pod, row)):
-                    found.append(CandidatePod(pod, row, reason))
+                    candidates.append(CandidatePod(pod, row, reason))
                 if count % STEP == 0:
                     yield None
-            for candidate in in_order(found):
+            for candidate in in_order(candidates):
                 # An earlier move may have resolved it.
                 if self.find_violation(candidate.pod, row):
                     yield candidate
@@ -232,8 +232,8 @@ class TopologySpread(ViolationPolicy):
     def _constraints(self, pod: PodInfo) -> HardConstraints | None:
         if not any(c.when_unsatisfiable == HARD for c in pod.pod.spec.topology_spread_constraints):
             return None
-        found = self._plugin.pre_filter(pod, self.cluster.view(pod))
-        return found if isinstance(found, HardConstraints) else None
+        plan = self._plugin.pre_filter(pod, self.cluster.view(pod))
+        return plan if isinstance(plan, HardConstraints) else None
 
     def improves(self, candidate: CandidatePod, target: int) -> bool:
         """Return whether the pod is not in excess on the target, nor are others because of it."""
