@@ -36,7 +36,7 @@ def start(settings: ClusterSettings) -> None:
     os.close(out)
     running_cluster.write_starting(directory, child.pid)
     deadline = time.monotonic() + START_SECONDS
-    while (found := running_cluster.find(directory)) is None:
+    while (cluster := running_cluster.find(directory)) is None:
         if (code := child.poll()) is not None:
             if code in _STOPPED:
                 raise Refused("the cluster was stopped while it started")
@@ -49,12 +49,12 @@ def start(settings: ClusterSettings) -> None:
                 f"the cluster was not ready after {START_SECONDS:.0f} s; its log is {log}"
             )
         time.sleep(_TICK)
-    print(f"Holdfast is up at {found.url} (pid {found.pid}); log: {log}")
-    print(f"  export KUBECONFIG={found.kubeconfig}")
+    print(f"Holdfast is up at {cluster.url} (pid {cluster.pid}); log: {log}")
+    print(f"  export KUBECONFIG={cluster.kubeconfig}")
     if flag := running_cluster.flag_for(directory):
         print(f"  holdfast down{flag}")
-    if found.pages:
-        print(f"  curl {found.pages}/metrics")
+    if cluster.pages:
+        print(f"  curl {cluster.pages}/metrics")
 
 
 def stop(directory: Path) -> None:
@@ -62,24 +62,24 @@ def stop(directory: Path) -> None:
 
     A cluster that is starting is stopped too.
     """
-    found = running_cluster.find(directory) or running_cluster.find_starting(directory)
-    if found is None:
+    cluster = running_cluster.find(directory) or running_cluster.find_starting(directory)
+    if cluster is None:
         print(f"no cluster is running on {directory}")
         return
     try:
-        os.kill(found.pid, signal.SIGTERM)
+        os.kill(cluster.pid, signal.SIGTERM)
     except ProcessLookupError:
         pass
     except PermissionError as error:
         raise Refused(
-            f"process {found.pid} belongs to another user: stop it as that user"
+            f"process {cluster.pid} belongs to another user: stop it as that user"
         ) from error
     deadline = time.monotonic() + STOP_SECONDS
-    while found.alive:
+    while cluster.alive:
         if time.monotonic() > deadline:
             raise Refused(
-                f"process {found.pid} has not stopped after {STOP_SECONDS:.0f} s; "
-                f"`kill -9 {found.pid}` is safe: every acknowledged write is on disk"
+                f"process {cluster.pid} has not stopped after {STOP_SECONDS:.0f} s; "
+                f"`kill -9 {cluster.pid}` is safe: every acknowledged write is on disk"
             )
         time.sleep(_TICK)
     print("stopped")

@@ -46,9 +46,9 @@ _ADVICE_FOR_RESOURCES = {
 def device_lines(answer: Json) -> list[str]:
     """Format what an explanation says about the pod's claims and extended resources."""
     for point, advice in _ADVICE_BEFORE_FILTERS.items():
-        found = answer.get(point) or {}
-        if found.get("plugin") == PLUGIN:
-            said = " ".join((*found["reasons"], answer.get("claimFailure") or ""))
+        rejection = answer.get(point) or {}
+        if rejection.get("plugin") == PLUGIN:
+            said = " ".join((*rejection["reasons"], answer.get("claimFailure") or ""))
             better = (words for key, words in _ADVICE_FOR_WORDS.items() if key in said)
             return [f"  to do: {next(better, advice)}"]
     details = (answer.get("details") or {}).get(PLUGIN)
@@ -86,9 +86,9 @@ def _examined(details: Json) -> Iterable[str]:
 
 
 def _request(request: Json, alternative: Json) -> list[str]:
-    count, found = alternative["count"], alternative["found"]
+    count, most_devices = alternative["count"], alternative["found"]
     wanted = "all devices" if count is None else counted(count, "device")
-    most = f", at most {found} found on a node" if found else ""
+    most = f", at most {most_devices} found on a node" if most_devices else ""
     lines = [
         f"  {_subject(request, alternative)} needs {wanted} of class "
         f"{alternative['deviceClass']}{most}; what is in the way:"
@@ -121,8 +121,8 @@ def _closest(alternative: Json) -> Iterable[str]:
         if obstacle["kind"] == Kind.IN_USE and closest["holders"]:
             words += f" by {join_names([_holder(one) for one in closest['holders']])}"
         reasons.append(words + (f" ({obstacle['detail']})" if obstacle["detail"] else ""))
-    found = f", beside {closest['found']} of {count}" if closest["found"] and count else ""
-    where = f"{closest['device']} on {closest['node']}{found}"
+    others = f", beside {closest['found']} of {count}" if closest["found"] and count else ""
+    where = f"{closest['device']} on {closest['node']}{others}"
     yield f"         closest: {where}: {'; '.join(reasons)}"
 
 

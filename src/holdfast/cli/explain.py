@@ -123,11 +123,11 @@ def _pod_of(line: bytes) -> str:
 
 @lru_cache(maxsize=256)
 def _configuration(config: bytes) -> Configuration:
-    found = msgspec.json.decode(config)
-    if found is None:
+    raw = msgspec.json.decode(config)
+    if raw is None:
         return Configuration(built_in_profiles())
     # Lines may come from an untrusted source: they must not load code.
-    return read(found, Catalog(load_user_code=False))
+    return read(raw, Catalog(load_user_code=False))
 
 
 def _text_of(path: str) -> str:

@@ -74,10 +74,10 @@ def _headline(answer: dict[str, Any]) -> str:
     return f"{message}: {failure}" if failure and answer.get("preEnqueue") else message
 
 
-def _policies(found: Iterable[dict[str, Any]]) -> list[str]:
+def _policies(policies: Iterable[dict[str, Any]]) -> list[str]:
     """Format the resource policies that select the pod, with the pods and cap of each unit."""
     lines = []
-    for policy in found:
+    for policy in policies:
         counts = [
             f"{unit['name']} {count_text(unit['pods'], unit['maxCount'])}"
             for unit in policy["units"]
@@ -114,13 +114,13 @@ def _best(answer: dict[str, Any]) -> list[str]:
     return lines[:MAX_NAMES]
 
 
-def preemption_lines(found: dict[str, Any] | None) -> list[str]:
+def preemption_lines(preemption: dict[str, Any] | None) -> list[str]:
     """Format the result of preemption, a dry run."""
-    if not found:
+    if not preemption:
         return []
-    if not found.get("nominatedNode"):
-        return [f"  {found['message']}"] if found.get("message") else []
-    node, victims = found["nominatedNode"], ", ".join(found["victims"])
+    if not preemption.get("nominatedNode"):
+        return [f"  {preemption['message']}"] if preemption.get("message") else []
+    node, victims = preemption["nominatedNode"], ", ".join(preemption["victims"])
     if not victims:
         return [f"  {node} becomes feasible when the pods that terminate are gone"]
     return [f"  preemption would make {node} feasible by evicting {victims}"]

@@ -157,12 +157,12 @@ def _json_documents(text: str) -> list[bytes]:
         return [text.encode()]
     except msgspec.DecodeError:
         pass
-    decoder, found, at = json.JSONDecoder(), [], _past_blanks(text, 0)
+    decoder, documents, at = json.JSONDecoder(), [], _past_blanks(text, 0)
     while at < len(text):
         value, at = decoder.raw_decode(text, at)
-        found.append(msgspec.json.encode(value))
+        documents.append(msgspec.json.encode(value))
         at = _past_blanks(text, at)
-    return found
+    return documents
 
 
 def _past_blanks(text: str, at: int) -> int:
@@ -267,8 +267,8 @@ def _bad_amount(value: Any, path: str = "") -> str:
             for name, amount in inner.items():
                 if isinstance(amount, str | int | float) and not _is_amount(amount):
                     return f"{at}.{name}"
-        elif found := _bad_amount(inner, at):
-            return found
+        elif bad_path := _bad_amount(inner, at):
+            return bad_path
     return ""
 
 

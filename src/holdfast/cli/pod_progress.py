@@ -69,13 +69,13 @@ def _structured_claims(world: World, pod: Pod) -> list[ResourceClaim]:
     """
     claims = world.devices.claims
     try:
-        found = list(claims_of_pod(pod, claims))
+        pod_claims = list(claims_of_pod(pod, claims))
     except ClaimNotReady:
-        found = []
+        pod_claims = []
     extended = claims.extended_claim_of(pod)
     if extended is None or not is_bound_with(pod, extended):
-        return found
-    return [*found, extended]
+        return pod_claims
+    return [*pod_claims, extended]
 
 
 def missing_device_classes(world: World, pod: PodInfo) -> Json:
@@ -92,8 +92,8 @@ def missing_device_classes(world: World, pod: PodInfo) -> Json:
 
 def drivers_of_claims(world: World, pod: Pod) -> list[str]:
     """Return the names of the drivers that have to prepare devices for a pod."""
-    found = _structured_claims(world, pod)
-    drivers = {result.driver for claim in found for result in claim.results}
+    claims = _structured_claims(world, pod)
+    drivers = {result.driver for claim in claims for result in claim.results}
     for of_pod in world.classic.ready_claims_of(pod):
         drivers.add(of_pod.claim.status.driver_name)
     return sorted(drivers - {""})
@@ -162,13 +162,15 @@ def _waiting(claim: Json) -> Iterable[str]:
 
 def start_lines(answer: Json) -> list[str]:
     """Format why a pod that is bound has not started."""
-    found = answer.get("notStarted")
-    if found is None:
+    not_started = answer.get("notStarted")
+    if not_started is None:
         return []
-    node, drivers = answer["nodeName"], join_names(found["drivers"])
-    why = f": {found['reason']}: {found['message']}" if found["reason"] else " yet"
+    node, drivers = answer["nodeName"], join_names(not_started["drivers"])
+    why = (
+        f": {not_started['reason']}: {not_started['message']}" if not_started["reason"] else " yet"
+    )
     lines = [f"{answer['pod']} has not started on {node}{why}"]
-    if drivers and found["reason"] in (None, FAILED_PREPARE):
+    if drivers and not_started["reason"] in (None, FAILED_PREPARE):
         lines.append(
             f"  to do: see whether {drivers} runs on {node} and is registered, and its log"
         )

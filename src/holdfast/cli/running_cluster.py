@@ -152,17 +152,17 @@ def find_starting(directory: Path) -> RunningCluster | None:
 
 def _read(path: Path) -> RunningCluster | None:
     try:
-        found = RunningCluster(**json.loads(path.read_bytes()))
+        cluster = RunningCluster(**json.loads(path.read_bytes()))
     except (OSError, ValueError, TypeError):
         return None
-    return found if found.alive else None
+    return cluster if cluster.alive else None
 
 
 def find_named() -> Path | None:
     """Return the data directory of the running cluster whose kubeconfig KUBECONFIG names."""
     kubeconfig = _used(None)
-    found = find(kubeconfig.parent) if kubeconfig else None
-    if kubeconfig is None or found is None or Path(found.kubeconfig) != kubeconfig:
+    cluster = find(kubeconfig.parent) if kubeconfig else None
+    if kubeconfig is None or cluster is None or Path(cluster.kubeconfig) != kubeconfig:
         return None
     return kubeconfig.parent
 
@@ -234,8 +234,8 @@ def find_by_url(url: str, kubeconfig: Path | None) -> RunningCluster | None:
     """
     used = _used(kubeconfig)
     directories = (*([used.parent] if used else []), data_dir(None))
-    found = (find(directory) for directory in directories)
-    return next((cluster for cluster in found if cluster and cluster.url == url), None)
+    clusters = (find(directory) for directory in directories)
+    return next((cluster for cluster in clusters if cluster and cluster.url == url), None)
 
 
 def _used(kubeconfig: Path | None) -> Path | None:

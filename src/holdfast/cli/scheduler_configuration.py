@@ -59,10 +59,10 @@ class SchedulerSetup:
         if not wanted:
             return None
         local = running_cluster.find_by_url(self.url, self.kubeconfig)
-        found = local or await read_published(self.client)
-        if found is None:
+        setup = local or await read_published(self.client)
+        if setup is None:
             self._warn(wanted)
-        return found
+        return setup
 
     async def _gates(
         self, chosen: str, said: RunningCluster | PublishedSetup | None

@@ -80,25 +80,25 @@ class SchedulerState(ProcessState):
         return web.json_response(ignored_allocations(self.scheduler.world))
 
     async def _numa_node(self, request: web.Request) -> web.Response:
-        found = numa_node(self.scheduler.world, request.match_info["node"])
-        if found is None:
+        page = numa_node(self.scheduler.world, request.match_info["node"])
+        if page is None:
             return web.Response(status=404, text="there is no such node")
-        if isinstance(found, str):
-            return web.Response(status=500, text=found)
-        return web.json_response(found)
+        if isinstance(page, str):
+            return web.Response(status=500, text=page)
+        return web.json_response(page)
 
     async def _all_devices(self, _request: web.Request) -> web.Response:
         return web.json_response(device_summaries(self.scheduler.world))
 
     async def _devices(self, request: web.Request) -> web.Response:
         node = request.match_info["node"]
-        found = device_summary(self.scheduler.world, node)
-        if found is None:
+        page = device_summary(self.scheduler.world, node)
+        if page is None:
             return web.Response(status=404, text=f"cannot find node {node}")
-        return web.json_response(found)
+        return web.json_response(page)
 
     async def _reservations(self, request: web.Request) -> web.Response:
-        found = node_reservations(self.scheduler.world, request.match_info["node"])
-        if found is None:
+        page = node_reservations(self.scheduler.world, request.match_info["node"])
+        if page is None:
             return web.Response(status=404, text="there is no such node")
-        return web.json_response(found)
+        return web.json_response(page)

@@ -80,7 +80,7 @@ def _policies(world: World, pod_info: PodInfo) -> dict[str, Any]:
         return {}
     nodes = [node for node in world.nodes.nodes if node is not None]
     pods = [info.pod for info, _row in world.nodes.pods() if info.uid != pod_info.uid]
-    found = []
+    policies = []
     for policy in governing:
         group, usage = policy.group_key(pod_info.labels), usage_of(policy, nodes, pods)
         units = [
@@ -92,8 +92,8 @@ def _policies(world: World, pod_info: PodInfo) -> dict[str, Any]:
             }
             for unit in usage.units
         ]
-        found.append({"policy": policy.key, "units": units, "outside": len(usage.outside)})
-    return {"resourcePolicies": found}
+        policies.append({"policy": policy.key, "units": units, "outside": len(usage.outside)})
+    return {"resourcePolicies": policies}
 
 
 def read_snapshot(
@@ -126,11 +126,11 @@ def snapshot_from_objects(
 
 
 def _assemble(
-    found: Iterable[tuple[Object, Manifest | None]], pod: str, gates: FeatureGates
+    objects_and_manifests: Iterable[tuple[Object, Manifest | None]], pod: str, gates: FeatureGates
 ) -> Snapshot:
     """Build the world and find the pod; raise BadRequest if it is missing or has finished."""
     key = pod if "/" in pod else f"default/{pod}"
-    world, wanted = world_without(found, key, gates)
+    world, wanted = world_without(objects_and_manifests, key, gates)
     if wanted is None:
         raise BadRequest(f'pod "{key}" is not among the objects')
     if wanted.finished:

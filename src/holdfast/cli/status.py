@@ -25,27 +25,27 @@ class _NotReady(Exception):
 
 def show(directory: Path) -> int:
     """Print the state of the cluster; return 0 if it is running and ready, else 1."""
-    found = running_cluster.find(directory)
-    if found is None:
+    cluster = running_cluster.find(directory)
+    if cluster is None:
         if starting := running_cluster.find_starting(directory):
             print(f"not ready: the cluster on {directory} is starting (pid {starting.pid})")
             return 1
         flag = running_cluster.flag_for(directory)
         print(f"no cluster is running on {directory}: start one with `holdfast up{flag}`")
         return 1
-    print(f"running: pid {found.pid}, {found.url}")
-    print(f"export KUBECONFIG={found.kubeconfig}")
+    print(f"running: pid {cluster.pid}, {cluster.url}")
+    print(f"export KUBECONFIG={cluster.kubeconfig}")
     try:
-        print(_condition(found.url, directory / "pki"))
+        print(_condition(cluster.url, directory / "pki"))
     except _NotReady as error:
         print(f"not ready: {error}; see {directory / running_cluster.LOG}")
         return 1
     except (OSError, http.client.HTTPException, ValueError) as error:
         log = directory / running_cluster.LOG
-        print(f"not ready: {found.url} does not answer ({error}); see {log}")
+        print(f"not ready: {cluster.url} does not answer ({error}); see {log}")
         return 1
-    if found.pages:
-        print(f"scheduler: {found.pages}/metrics")
+    if cluster.pages:
+        print(f"scheduler: {cluster.pages}/metrics")
     return 0
 
 

@@ -136,8 +136,8 @@ def join_names(names: Sequence[str]) -> str:
     return f"{shown} and {more} more" if more > 0 else shown
 
 
-def print_json(found: Any) -> None:
+def print_json(value: Any) -> None:
     """Print values as indented JSON."""
     import msgspec  # noqa: PLC0415 - `holdfast status` needs no JSON of values
 
-    print(msgspec.json.format(msgspec.json.encode(found)).decode())
+    print(msgspec.json.format(msgspec.json.encode(value)).decode())

@@ -96,9 +96,9 @@ def _descheduling(settings: ClusterSettings) -> DeschedulerConfiguration | None:
     from holdfast.processes.descheduler import load_settings  # noqa: PLC0415
 
     config = settings.scheduler.config
-    found = load_settings(config, required=False).configuration
-    print_warnings(found, config)
-    return found
+    configuration = load_settings(config, required=False).configuration
+    print_warnings(configuration, config)
+    return configuration
 
 
 def _dump(cluster: Cluster) -> None:

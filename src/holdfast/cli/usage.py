@@ -50,13 +50,13 @@ def parse_kubelet_dirs(texts: Iterable[str]) -> dict[str, Path]:
     >>> parse_kubelet_dirs(["node-0002=/var/lib/kubelet"])
     {'node-0002': PosixPath('/var/lib/kubelet')}
     """
-    found: dict[str, Path] = {}
+    by_node: dict[str, Path] = {}
     for text in texts:
         node, equals, directory = text.partition("=")
         if not (node and equals and directory):
             raise typer.BadParameter(f"{text} is not NODE=DIR.", param_hint="'--kubelet-dir'")
-        found[node] = Path(directory).expanduser().absolute()
-    return found
+        by_node[node] = Path(directory).expanduser().absolute()
+    return by_node
 
 
 def similar_option(typed: str, options: Iterable[str]) -> str:
@@ -71,8 +71,8 @@ def similar_option(typed: str, options: Iterable[str]) -> str:
     by_word = {option.lstrip("-"): option for option in options if option.startswith("--")}
     longer = [known for known in by_word if len(word) > 1 and known.startswith(word)]
     longer.sort(key=lambda known: (len(known), known))
-    found = longer or get_close_matches(word, by_word, 1)
-    return by_word[found[0]] if found else ""
+    matches = longer or get_close_matches(word, by_word, 1)
+    return by_word[matches[0]] if matches else ""
 
 
 class Command(TyperCommand):

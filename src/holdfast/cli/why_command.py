@@ -39,13 +39,13 @@ async def _explain(
         setup = SchedulerSetup(client, endpoint.url, kubeconfig)
         configuration, gates = await setup.read(config, chosen)
         try:
-            found = await client.get(scheme.PODS, name, namespace)
+            pod = await client.get(scheme.PODS, name, namespace)
         except NotFound as missing:
             raise Refused(
                 f'there is no pod "{name}" in namespace "{namespace}" at {endpoint.url}: '
                 "`kubectl get pods -A` lists them; -n names the namespace"
             ) from missing
-        return await answer_about(client, found, configuration, gates, SystemClock().now())
+        return await answer_about(client, pod, configuration, gates, SystemClock().now())
 
 
 async def answer_about(
@@ -73,7 +73,7 @@ async def answer_about(
 
 def last_attempt(pod: Pod) -> dict[str, str] | None:
     """Return the reason and message of the scheduler's last attempt, if it has failed."""
-    found = pod.condition("PodScheduled")
-    if found is None or found.status != "False":
+    condition = pod.condition("PodScheduled")
+    if condition is None or condition.status != "False":
         return None
-    return {"reason": found.reason, "message": found.message}
+    return {"reason": condition.reason, "message": condition.message}

@@ -27,13 +27,13 @@ KINDS: dict[str, Resource[Any]] = {
 def workload(text: str) -> tuple[Resource[Any], str]:
     """Read ``deployment/web`` as a resource and a name."""
     kind, slash, name = text.partition("/")
-    found = KINDS.get(kind.lower())
-    if found is None or not slash or not name:
+    resource = KINDS.get(kind.lower())
+    if resource is None or not slash or not name:
         raise Refused(
             f"--for {text}: give KIND/NAME, such as deployment/web; the kinds are "
             f"{', '.join(sorted({r.kind.lower() for r in KINDS.values()}))}"
         )
-    return found, name
+    return resource, name
 
 
 async def read_workload(client: Client, target: str, namespace: str) -> Raw:
@@ -55,14 +55,14 @@ async def read_pod_maker(client: Client, target: str, namespace: str) -> Raw:
 
     A Deployment without a ReplicaSet for its template is returned itself.
     """
-    found = await read_workload(client, target, namespace)
-    if found["kind"] != scheme.DEPLOYMENTS.kind:
-        return found
+    raw = await read_workload(client, target, namespace)
+    if raw["kind"] != scheme.DEPLOYMENTS.kind:
+        return raw
     listed = msgspec.json.decode(await client.raw(scheme.REPLICASETS.path(namespace)))
     for candidate in listed["items"]:
         owners = candidate["metadata"].get("ownerReferences") or ()
-        if any(owner["uid"] == found["metadata"]["uid"] for owner in owners) and (
-            same_template(candidate["spec"]["template"], found["spec"]["template"])
+        if any(owner["uid"] == raw["metadata"]["uid"] for owner in owners) and (
+            same_template(candidate["spec"]["template"], raw["spec"]["template"])
         ):
             return {"kind": scheme.REPLICASETS.kind, **candidate}
-    return found
+    return raw

@@ -36,7 +36,7 @@ def build_world(objects: Iterable[Object], gates: FeatureGates = DEFAULT_GATES) 
 
 
 def world_without(
-    found: Iterable[tuple[Object, Manifest | None]], key: str, gates: FeatureGates
+    objects_and_manifests: Iterable[tuple[Object, Manifest | None]], key: str, gates: FeatureGates
 ) -> tuple[World, Pod | None]:
     """Return the world of all objects except the pod with this key, and that pod.
 
@@ -46,7 +46,7 @@ def world_without(
     world = World(nodes, devices=Inventory(nodes, Features.of(gates)))
     devices = gates.enabled(Feature.DYNAMIC_RESOURCE_ALLOCATION)
     rules = gates.enabled(Feature.DEVICE_TAINT_RULES)
-    ordered = sorted(found, key=lambda pair: _ORDER.get(pair[0].kind, 1))
+    ordered = sorted(objects_and_manifests, key=lambda pair: _ORDER.get(pair[0].kind, 1))
     priority_of = _Priorities(obj for obj, _ in ordered)
     wanted: Pod | None = None
     for obj, document in ordered:
@@ -90,10 +90,12 @@ class _Priorities:
         if spec.priority is not None:
             return pod
         name = spec.priority_class_name
-        found = self._classes.get(name) if name else self._default
-        priority = found.value if found else SYSTEM_PRIORITIES.get(name)
+        priority_class = self._classes.get(name) if name else self._default
+        priority = priority_class.value if priority_class else SYSTEM_PRIORITIES.get(name)
         if priority is None:
             return pod
-        policy = spec.preemption_policy or (found.preemption_policy if found else None)
+        policy = spec.preemption_policy or (
+            priority_class.preemption_policy if priority_class else None
+        )
         resolved = msgspec.structs.replace(spec, priority=priority, preemption_policy=policy)
         return msgspec.structs.replace(pod, spec=resolved)

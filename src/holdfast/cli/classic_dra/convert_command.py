@@ -41,7 +41,7 @@ def convert_files(files: Sequence[str], scheduler_name: str) -> None:
 
     Nothing is printed if an object is wrong.
     """
-    found, notes = [], []
+    objects, notes = [], []
     for file in files:
         for document in parse_documents(_text_of(file)):
             obj = msgspec.json.decode(document.text)
@@ -53,9 +53,9 @@ def convert_files(files: Sequence[str], scheduler_name: str) -> None:
                 converted = convert_manifest(obj, scheduler_name)
             except BadRequest as error:
                 raise BadRequest(f"{named}: {error}") from error
-            found.append(converted.obj)
+            objects.append(converted.obj)
             notes += [f"{named}: {path}" for path in converted.needs_webhook]
-    yaml.dump_all(found, sys.stdout, Dumper=_Dumper, sort_keys=False, width=10_000)
+    yaml.dump_all(objects, sys.stdout, Dumper=_Dumper, sort_keys=False, width=10_000)
     if notes:
         print("Pods of these need the webhook (`holdfast webhook`):", *notes, sep="\n  ",
               file=sys.stderr)  # fmt: skip
@@ -96,12 +96,12 @@ def convert_manifest(obj: JsonObject, scheduler_name: str = "") -> Converted:
         return Converted(_converted_quota(obj))
     if group == "rbac.authorization.k8s.io":
         return Converted(_converted_role(obj))
-    found = Converted(obj)
+    converted = Converted(obj)
     if api_version == "v1" and kind == "Pod":
-        found.obj = _converted_pod(obj, "", scheduler_name, found.needs_webhook)
+        converted.obj = _converted_pod(obj, "", scheduler_name, converted.needs_webhook)
     else:
-        found.obj = _walk(obj, "", scheduler_name, found.needs_webhook, MAX_DEPTH)
-    return found
+        converted.obj = _walk(obj, "", scheduler_name, converted.needs_webhook, MAX_DEPTH)
+    return converted
 
 
 def _walk(value: Any, path: str, scheduler: str, needs_webhook: list[str], depth: int) -> Any:

@@ -29,15 +29,15 @@ FAILED = "Failed"
 def classic_claims(world: World, pod: Pod) -> Json:
     """Return the classic claims of a pod as ``classicClaims``; {} if it has none."""
     try:
-        found = explain_claims(world.classic, pod)
+        explanation = explain_claims(world.classic, pod)
     except InvalidEntries:
         return {}  # the message of PreFilter says so
-    for each in found["claims"]:
+    for each in explanation["claims"]:
         claim = world.classic.claims.get(f"{pod.namespace}/{each['claim']}")
         allocation = None if claim is None else claim.status.allocation
         selector = None if allocation is None else allocation.available_on_nodes
         each["availableOn"] = allocation and nodes_text(None, selector is None, selector)
-    return {"classicClaims": found} if found["claims"] else {}
+    return {"classicClaims": explanation} if explanation["claims"] else {}
 
 
 async def read_failures(client: Client, pod: Pod, ledger: ClassicLedger) -> list[Json]:
@@ -53,15 +53,15 @@ async def read_failures(client: Client, pod: Pod, ledger: ClassicLedger) -> list
     waiting: list[Object] = [claim for claim in claims if not claim.is_allocated]
     if waiting and (negotiation := ledger.negotiation_of(pod)) is not None:
         waiting.append(negotiation)
-    found: list[Json] = []
+    failures: list[Json] = []
     for obj in waiting:
         try:
             fields = f"involvedObject.uid={obj.uid}"
             events = (await client.list(scheme.EVENTS, pod.namespace, fields=fields)).items
         except Forbidden:
             return []
-        found += _last_failure(events)
-    return found
+        failures += _last_failure(events)
+    return failures
 
 
 def _last_failure(events: Iterable[Event]) -> Iterator[Json]:
@@ -77,19 +77,19 @@ def _last_failure(events: Iterable[Event]) -> Iterator[Json]:
 
 def classic_lines(answer: Json) -> list[str]:
     """Format what an explanation says about the pod's classic claims."""
-    found = answer.get("classicClaims")
-    if not found:
+    explanation = answer.get("classicClaims")
+    if not explanation:
         return []
-    lines = [line for claim in found["claims"] for line in _claim(claim)]
+    lines = [line for claim in explanation["claims"] for line in _claim(claim)]
     messages: dict[tuple[str, str], Json] = {}
-    for failure in found.get("failures") or ():
+    for failure in explanation.get("failures") or ():
         messages.setdefault((failure["by"], failure["message"]), failure)
     lines += [
         f"  {one['by']} reported at {one['time']} on {one['object']}: {one['message']}"
         for one in messages.values()
     ]
     if answer.get("nodeName") is None:
-        waiting = (_advice(claim, reported=bool(messages)) for claim in found["claims"])
+        waiting = (_advice(claim, reported=bool(messages)) for claim in explanation["claims"])
         lines += [f"  to do: {words}" for words in dict.fromkeys(waiting) if words]
     return lines
 

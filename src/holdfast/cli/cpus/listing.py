@@ -71,26 +71,26 @@ async def _read(kubeconfig: Path | None) -> World:
         return build_world(await list_all(client, READ))
 
 
-def as_text(found: NodeCpus, width: int) -> str:
+def as_text(node_cpus: NodeCpus, width: int) -> str:
     """Draw a node within so many columns: CPUs, holders, NUMA nodes, problems."""
-    marks = _marks(found.holders)
+    marks = _marks(node_cpus.holders)
     parts = [
-        _headline(found),
-        *_drawings(found, marks, width),
-        _holder_table(found, marks),
-        _numa_table(found),
-        "\n".join(map(escaped, found.problems())),
+        _headline(node_cpus),
+        *_drawings(node_cpus, marks, width),
+        _holder_table(node_cpus, marks),
+        _numa_table(node_cpus),
+        "\n".join(map(escaped, node_cpus.problems())),
     ]
     return "\n\n".join(part for part in parts if part)
 
 
-def nodes_as_text(found: Sequence[NodeCpus]) -> str:
+def nodes_as_text(nodes: Sequence[NodeCpus]) -> str:
     """Format a line for each node."""
-    if not found:
+    if not nodes:
         return NO_NODES
     head = ("NODE", "CPUS", "FREE", "FREE BY NUMA NODE", "PODS", "RESERVATIONS", "POLICIES")
     rows = []
-    for one in map(summary, found):
+    for one in map(summary, nodes):
         free = ", ".join(f"{node}: {count}" for node, count in one["freeByNUMANode"].items())
         numbers = [str(one[key]) for key in ("cpus", "free", "pods", "reservations")]
         chosen = ", ".join(str(value) for value in one["policies"].values() if value) or "-"
@@ -98,12 +98,12 @@ def nodes_as_text(found: Sequence[NodeCpus]) -> str:
     return format_table(head, rows)
 
 
-def _headline(found: NodeCpus) -> str:
-    topology, state = found.topology, found.state
-    has, requested = in_one_unit("cpu", [found.allocatable, found.requested])
+def _headline(node_cpus: NodeCpus) -> str:
+    topology, state = node_cpus.topology, node_cpus.state
+    has, requested = in_one_unit("cpu", [node_cpus.allocatable, node_cpus.requested])
     amounts = f"pods and reservations request {requested} of {has} cpu"
     if not topology.valid:
-        return f"{found.node}: {amounts}\n{NO_TOPOLOGY}"
+        return f"{node_cpus.node}: {amounts}\n{NO_TOPOLOGY}"
     counts = (
         counted(len(topology.cpus), "CPU"),
         counted(len(topology.cores), "core"),
@@ -111,10 +111,10 @@ def _headline(found: NodeCpus) -> str:
         counted(len(topology.sockets), "socket"),
     )
     lines = [
-        f"{found.node}: {', '.join(counts)}",
+        f"{node_cpus.node}: {', '.join(counts)}",
         f"{counted(state.free.bit_count(), 'CPU')} without a holder; {amounts}",
     ]
-    chosen = [f"{_LABELS[key]} {value}" for key, value in policies(found).items() if value]
+    chosen = [f"{_LABELS[key]} {value}" for key, value in policies(node_cpus).items() if value]
     return "\n".join(lines + ([", ".join(chosen)] if chosen else []))
 
 
@@ -132,11 +132,11 @@ def _marks(holders: Iterable[Holder]) -> list[str]:
     return marks
 
 
-def _drawings(found: NodeCpus, marks: Sequence[str], width: int) -> Iterable[str]:
+def _drawings(node_cpus: NodeCpus, marks: Sequence[str], width: int) -> Iterable[str]:
     """Draw the cores of each NUMA node of each socket, and how many CPUs are free."""
-    topology, free = found.topology, found.state.free
+    topology, free = node_cpus.topology, node_cpus.state.free
     mark_of = dict.fromkeys(members_of(free), FREE)
-    for holder, mark in zip(found.holders, marks, strict=True):
+    for holder, mark in zip(node_cpus.holders, marks, strict=True):
         for cpu in members_of(holder.left.cpus):
             mark_of[cpu] = SEVERAL if mark_of.get(cpu, FREE) != FREE else mark
     cores: dict[tuple[int, int], list[int]] = {}
@@ -171,9 +171,9 @@ def _grid(
             yield ""
 
 
-def _holder_table(found: NodeCpus, marks: Sequence[str]) -> str:
+def _holder_table(node_cpus: NodeCpus, marks: Sequence[str]) -> str:
     rows = []
-    for holder, mark in zip(found.holders, marks, strict=True):
+    for holder, mark in zip(node_cpus.holders, marks, strict=True):
         unused = ""
         if holder.kind is HolderKind.RESERVATION and holder.left != holder.has:
             unused = f"unused: {format_cpu_list(holder.left.cpus) or 'no CPUs'}"
@@ -182,8 +182,8 @@ def _holder_table(found: NodeCpus, marks: Sequence[str]) -> str:
         cpus = format_cpu_list(holder.has.cpus) or "-"
         notes = ", ".join(filter(None, (of, unused, exclusive, *_amounts(holder))))
         rows.append((mark, holder.title, cpus, notes))
-    if found.topology.valid:
-        rows.append((FREE, "free", format_cpu_list(found.state.free) or "-", ""))
+    if node_cpus.topology.valid:
+        rows.append((FREE, "free", format_cpu_list(node_cpus.state.free) or "-", ""))
     kept = 4 if any(notes for *_, notes in rows) else 3
     head = ("", "HOLDER", "CPUS", "NOTES")
     return format_table(head[:kept], [row[:kept] for row in rows]) if rows else ""
@@ -196,13 +196,13 @@ def _amounts(holder: Holder) -> Iterable[str]:
         yield f"NUMA node {node}: {', '.join(written)}"
 
 
-def _numa_table(found: NodeCpus) -> str:
+def _numa_table(node_cpus: NodeCpus) -> str:
     """Format the amounts of NUMA nodes; they are counted for pods that a NUMA policy aligned."""
-    listed = numa_nodes(found)
+    listed = numa_nodes(node_cpus)
     names = list(dict.fromkeys(name for one in listed for name in one["resources"]))
     if not names:
         return ""
-    counts = bool(found.state.shape.policies.numa or found.state.used)
+    counts = bool(node_cpus.state.shape.policies.numa or node_cpus.state.used)
     parts = _PARTS if counts else _PARTS[:1]
     head, columns = ["NUMA NODE"], [[str(one["node"]) for one in listed]]
     for name in names:

@@ -69,11 +69,11 @@ class NodeCpus:
 
     def holders_of(self) -> dict[int, list[Holder]]:
         """Return the holders of each CPU; what pods use of a reservation is theirs."""
-        found: dict[int, list[Holder]] = {}
+        by_cpu: dict[int, list[Holder]] = {}
         for holder in self.holders:
             for cpu in members_of(holder.left.cpus):
-                found.setdefault(cpu, []).append(holder)
-        return found
+                by_cpu.setdefault(cpu, []).append(holder)
+        return by_cpu
 
     def problems(self) -> list[str]:
         """Describe what is wrong with the topology and with the CPUs that holders have."""
@@ -114,37 +114,37 @@ def read_node_cpus(world: World, node: str) -> NodeCpus:
 
 def nodes_with_topology(world: World) -> list[NodeCpus]:
     """Return the nodes whose CPUs are known, by name."""
-    found = [read_node_cpus(world, name) for name in sorted(world.nodes.row_of)]
-    return [one for one in found if one.topology.valid]
+    nodes = [read_node_cpus(world, name) for name in sorted(world.nodes.row_of)]
+    return [one for one in nodes if one.topology.valid]
 
 
 def _pods(world: World, of: NodeHoldings) -> list[Holder]:
-    found = []
+    holders = []
     for uid, (holding, _) in of.claims.items():
         placed = world.nodes.pod(uid)
         name = uid if placed is None else placed[0].key
         owned = world.reservations.name_of(holding.reservation) if holding.reservation else ""
         has = holding.allocation
-        found.append(Holder(HolderKind.POD, name, has, has, owned))
-    return sorted(found, key=_order)
+        holders.append(Holder(HolderKind.POD, name, has, has, owned))
+    return sorted(holders, key=_order)
 
 
 def _reservations(world: World, of: NodeHoldings) -> list[Holder]:
-    found = []
+    holders = []
     for uid, reserved in of.reservations.items():
         left = of.left_of(uid)
         name = world.reservations.name_of(uid)
-        found.append(Holder(HolderKind.RESERVATION, name, reserved.allocation, left))
-    return sorted(found, key=_order)
+        holders.append(Holder(HolderKind.RESERVATION, name, reserved.allocation, left))
+    return sorted(holders, key=_order)
 
 
 def _others(of: NodeHoldings) -> list[Holder]:
-    found, seen = [], 0
+    holders, seen = [], 0
     for words, cpus in of.topology.unavailable_for:
         own = NumaAllocation(cpus & ~seen) if cpus & ~seen else NOTHING
-        found.append(Holder(HolderKind.OTHER, words, NumaAllocation(cpus), own))
+        holders.append(Holder(HolderKind.OTHER, words, NumaAllocation(cpus), own))
         seen |= cpus
-    return found
+    return holders
 
 
 def _order(holder: Holder) -> tuple[int, str]:
@@ -153,16 +153,16 @@ def _order(holder: Holder) -> tuple[int, str]:
     return ((cpus & -cpus).bit_length() or 1 << 20, holder.name)
 
 
-def as_data(found: NodeCpus) -> Json:
+def as_data(node_cpus: NodeCpus) -> Json:
     """Return the CPUs of a node, their holders, its NUMA nodes, policies and problems.
 
     Amounts are in base units, cpu in millicores.
     """
-    holders_of = found.holders_of()
+    holders_of = node_cpus.holders_of()
     return {
-        "node": found.node,
-        "cpu": {"has": found.allocatable, "requested": found.requested},
-        "policies": policies(found),
+        "node": node_cpus.node,
+        "cpu": {"has": node_cpus.allocatable, "requested": node_cpus.requested},
+        "policies": policies(node_cpus),
         "cpus": [
             {
                 "id": cpu.id,
@@ -171,21 +171,21 @@ def as_data(found: NodeCpus) -> Json:
                 "socket": cpu.socket,
                 "holders": [holder.title for holder in holders_of.get(cpu.id, ())],
             }
-            for cpu in found.topology.cpus
+            for cpu in node_cpus.topology.cpus
         ],
-        "freeCPUs": format_cpu_list(found.state.free),
-        "holders": [_holder_data(holder) for holder in found.holders],
-        "numaNodes": numa_nodes(found),
-        "problems": found.problems(),
+        "freeCPUs": format_cpu_list(node_cpus.state.free),
+        "holders": [_holder_data(holder) for holder in node_cpus.holders],
+        "numaNodes": numa_nodes(node_cpus),
+        "problems": node_cpus.problems(),
     }
 
 
-def summary(found: NodeCpus) -> Json:
+def summary(node_cpus: NodeCpus) -> Json:
     """Return one line of the list of nodes."""
-    free, topology = found.state.free, found.topology
-    kinds = [holder.kind for holder in found.holders if holder.has.cpus]
+    free, topology = node_cpus.state.free, node_cpus.topology
+    kinds = [holder.kind for holder in node_cpus.holders if holder.has.cpus]
     return {
-        "node": found.node,
+        "node": node_cpus.node,
         "cpus": len(topology.cpus),
         "free": free.bit_count(),
         "freeByNUMANode": {
@@ -193,13 +193,13 @@ def summary(found: NodeCpus) -> Json:
         },
         "pods": kinds.count(HolderKind.POD),
         "reservations": kinds.count(HolderKind.RESERVATION),
-        "policies": policies(found),
+        "policies": policies(node_cpus),
     }
 
 
-def policies(found: NodeCpus) -> Json:
+def policies(node_cpus: NodeCpus) -> Json:
     """Return the policies of a node, None for those it does not have."""
-    of = found.state.shape.policies
+    of = node_cpus.state.shape.policies
     return {
         "numaTopologyPolicy": of.numa or None,
         "cpuBindPolicy": of.bind or None,
@@ -208,12 +208,12 @@ def policies(found: NodeCpus) -> Json:
     }
 
 
-def numa_nodes(found: NodeCpus) -> list[Json]:
+def numa_nodes(node_cpus: NodeCpus) -> list[Json]:
     """Return CPUs and amounts of each NUMA node: has, used by pods, reserved beside them, free."""
-    shape, topology = found.state.shape, found.topology
-    taken = {node: dict(amounts) for node, amounts in found.state.used}
+    shape, topology = node_cpus.state.shape, node_cpus.topology
+    taken = {node: dict(amounts) for node, amounts in node_cpus.state.used}
     by_pods: dict[tuple[int, str], int] = {}
-    for holder in found.holders:
+    for holder in node_cpus.holders:
         if holder.kind is HolderKind.POD:
             for node, amounts in holder.has.amounts:
                 for name, amount in amounts:
@@ -229,7 +229,7 @@ def numa_nodes(found: NodeCpus) -> list[Json]:
             {
                 "node": node,
                 "cpus": format_cpu_list(cpus),
-                "freeCPUs": format_cpu_list(cpus & found.state.free),
+                "freeCPUs": format_cpu_list(cpus & node_cpus.state.free),
                 "resources": resources,
             }
         )
@@ -237,7 +237,7 @@ def numa_nodes(found: NodeCpus) -> list[Json]:
 
 
 def _holder_data(holder: Holder) -> Json:
-    found: Json = {
+    data: Json = {
         "kind": holder.kind.value,
         "name": holder.name,
         "cpus": format_cpu_list(holder.has.cpus),
@@ -245,11 +245,11 @@ def _holder_data(holder: Holder) -> Json:
         "exclusivePolicy": holder.has.exclusive_policy or None,
     }
     if holder.kind is HolderKind.POD:
-        found["reservation"] = holder.reservation or None
+        data["reservation"] = holder.reservation or None
     if holder.kind is HolderKind.RESERVATION:
-        found["unusedCPUs"] = format_cpu_list(holder.left.cpus)
-        found["unusedNUMANodes"] = _amounts_data(holder.left.amounts)
-    return found
+        data["unusedCPUs"] = format_cpu_list(holder.left.cpus)
+        data["unusedNUMANodes"] = _amounts_data(holder.left.amounts)
+    return data
 
 
 def _amounts_data(amounts: NumaAmounts) -> dict[str, dict[str, int]]:

@@ -152,8 +152,8 @@ def _missing_nodes(pools: Iterable[MappedPool], nodes: Mapping[str, Node]) -> It
         yield f"{they} not exist, but slices list {count} there"
 
 
-def _required(found: Mapping[str, T], name: str, what: str) -> T:
-    if name not in found:
-        known = f"there are {join_names(list(found))}" if found else "there are none"
+def _required(by_name: Mapping[str, T], name: str, what: str) -> T:
+    if name not in by_name:
+        known = f"there are {join_names(list(by_name))}" if by_name else "there are none"
         raise Refused(f'there is no {what} "{name}": {known}')
-    return found[name]
+    return by_name[name]

@@ -47,10 +47,10 @@ class _Found:
 
 def run(which: Filter, kubeconfig: Path | None, feature_gates: str, output: str) -> None:
     """Print the devices."""
-    found = asyncio.run(_read(kubeconfig, feature_gates))
-    listing = choose(found.objects, found.gates, which)
-    classic = classic_devices(found.inventories, which)
-    shared = shared_devices(found.shared, which)
+    cluster = asyncio.run(_read(kubeconfig, feature_gates))
+    listing = choose(cluster.objects, cluster.gates, which)
+    classic = classic_devices(cluster.inventories, which)
+    shared = shared_devices(cluster.shared, which)
     data = as_data(listing) | {"classicDevices": classic, "sharedDevices": shared}
     if output == "json":
         print_json(data)
@@ -64,7 +64,7 @@ def run(which: Filter, kubeconfig: Path | None, feature_gates: str, output: str)
             shared_as_text(shared, wide=wide) if shared else "",
         ]
         if not listing.pools and not classic and not shared:
-            some = listing.left_out or found.inventories or found.shared
+            some = listing.left_out or cluster.inventories or cluster.shared
             print("these flags choose no device" if some else NO_DEVICES)
         if text := "\n\n".join(filter(None, sections)):
             print(text)

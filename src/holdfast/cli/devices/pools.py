@@ -179,8 +179,8 @@ def _driver_table(pools: Sequence[MappedPool]) -> str:
 
 def _states(pools: Iterable[MappedPool]) -> list[DeviceState]:
     """Return the states to count: free and used always, others if a device has them."""
-    found = {device.state for pool in pools for device in pool.devices}
-    return [s for s in DeviceState if s in found or s in (DeviceState.FREE, DeviceState.USED)]
+    states = {device.state for pool in pools for device in pool.devices}
+    return [s for s in DeviceState if s in states or s in (DeviceState.FREE, DeviceState.USED)]
 
 
 def _state_columns(

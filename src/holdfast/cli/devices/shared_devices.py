@@ -37,7 +37,7 @@ def shared_devices(objects: Sequence[Object], which: Filter) -> list[Json]:
     world = build_world(objects)
     published = {obj.name: obj for obj in objects if isinstance(obj, SharedDevices)}
     held = dict(world.device_share.holders())
-    found = [
+    devices = [
         device
         for node in sorted({*published, *held})
         if which.node in ("", node)
@@ -45,7 +45,7 @@ def shared_devices(objects: Sequence[Object], which: Filter) -> list[Json]:
     ]
     return [
         device
-        for device in found
+        for device in devices
         if not which.free or device["state"] in (FREE, SHARED)
         if not which.namespace
         or any(
@@ -115,25 +115,25 @@ def _description(info: DeviceInfo | None) -> Json:
 
 
 def _pods(world: World, held: NodeHolders, device: tuple[str, int]) -> list[Json]:
-    found: list[Json] = []
+    holders: list[Json] = []
     for uid, holder in held.pods.items():
         if use := _of_device(holder.use, device):
             placed = world.nodes.pod(uid)
             name = uid if placed is None else placed[0].key
             owned = world.reservations.name_of(holder.reservation) if holder.reservation else None
-            found.append({"kind": POD, "name": name} | use | {"reservation": owned})
-    return sorted(found, key=lambda one: one["name"])
+            holders.append({"kind": POD, "name": name} | use | {"reservation": owned})
+    return sorted(holders, key=lambda one: one["name"])
 
 
 def _reservations(world: World, held: NodeHolders, device: tuple[str, int]) -> list[Json]:
-    found: list[Json] = []
+    holders: list[Json] = []
     for uid, reserved in held.reservations.items():
         if use := _of_device(reserved, device):
             unused = _of_device(held.remaining(uid), device)
             name = world.reservations.name_of(uid)
             left = unused["amounts"] if unused else as_amounts(device[0], ())
-            found.append({"kind": RESERVATION, "name": name} | use | {"unused": left})
-    return sorted(found, key=lambda one: one["name"])
+            holders.append({"kind": RESERVATION, "name": name} | use | {"unused": left})
+    return sorted(holders, key=lambda one: one["name"])
 
 
 def _of_device(use: DeviceUse, device: tuple[str, int]) -> Json:

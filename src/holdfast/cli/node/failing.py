@@ -40,9 +40,9 @@ async def change_nodes(client: Client, names: Sequence[str], *, fails: bool) -> 
 
 
 def _refuse(names: Iterable[str], why: str) -> None:
-    if found := tuple(names):
-        word, verb = ("node", "is") if len(found) == 1 else ("nodes", "are")
-        raise Refused(f"{word} {join_names(found)} {verb} {why}; no node was changed")
+    if nodes := tuple(names):
+        word, verb = ("node", "is") if len(nodes) == 1 else ("nodes", "are")
+        raise Refused(f"{word} {join_names(nodes)} {verb} {why}; no node was changed")
 
 
 async def _node(client: Client, name: str) -> Node | None:

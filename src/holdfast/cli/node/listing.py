@@ -23,11 +23,11 @@ HEAD = ("NAME", "READY", "AGENT", "LEASE", "PODS", "TAINTS")
 
 def run(kubeconfig: Path | None, output: str) -> None:
     """Print all nodes."""
-    found = as_data(asyncio.run(_read(kubeconfig)), time.time())
+    nodes = as_data(asyncio.run(_read(kubeconfig)), time.time())
     if output == "json":
-        print_json(found)
-    elif found:
-        print(as_text(found))
+        print_json(nodes)
+    elif nodes:
+        print(as_text(nodes))
     else:
         print("there are no nodes")
 
@@ -59,10 +59,10 @@ def _data(node: Node, lease: Lease | None, pods: int, now: float) -> dict[str, A
     }
 
 
-def as_text(found: list[dict[str, Any]]) -> str:
+def as_text(nodes: list[dict[str, Any]]) -> str:
     """Format a table of nodes."""
     rows = []
-    for node in found:
+    for node in nodes:
         lease = node["leaseAgeSeconds"]
         rows.append(
             (

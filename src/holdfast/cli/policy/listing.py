@@ -26,11 +26,11 @@ READ = (scheme.NODES, scheme.PODS, scheme.RESOURCE_POLICIES)
 def run(namespace: str, kubeconfig: Path | None, output: str) -> None:
     """Print the policies of a namespace, or of all if it is ""."""
     every = asyncio.run(_read(kubeconfig))
-    found = [one for one in every if namespace in ("", one.object.namespace)]
+    policies = [one for one in every if namespace in ("", one.object.namespace)]
     if output == "json":
-        print_json([as_data(one) for one in found])
-    elif found:
-        print(as_text(found))
+        print_json([as_data(one) for one in policies])
+    elif policies:
+        print(as_text(policies))
     elif every:
         print(f"there are no resource policies in namespace {namespace}; {len(every)} in others")
     else:
@@ -42,16 +42,16 @@ async def _read(kubeconfig: Path | None) -> list[Compiled]:
         return compile_all(await list_all(client, READ))
 
 
-def as_text(found: Sequence[Compiled]) -> str:
+def as_text(policies: Sequence[Compiled]) -> str:
     """Format a table of policies, and below it their problems."""
-    rows = [_row(one) for one in found]
-    troubles = [f"{one.object.key}: {words}" for one in found for words in problems(one)]
+    rows = [_row(one) for one in policies]
+    troubles = [f"{one.object.key}: {words}" for one in policies for words in problems(one)]
     return "\n".join([format_table(HEAD, rows), *troubles])
 
 
-def as_data(found: Compiled) -> dict[str, Any]:
+def as_data(compiled: Compiled) -> dict[str, Any]:
     """Return a policy as JSON data."""
-    obj, usage = found.object, found.usage
+    obj, usage = compiled.object, compiled.usage
     data: dict[str, Any] = {
         "namespace": obj.namespace,
         "name": obj.name,
@@ -68,22 +68,22 @@ def as_data(found: Compiled) -> dict[str, Any]:
             "pending": len(usage.pending),
             "headroom": usage.headroom,
         }
-    return data | {"problems": problems(found)}
+    return data | {"problems": problems(compiled)}
 
 
-def problems(found: Compiled) -> list[str]:
+def problems(compiled: Compiled) -> list[str]:
     """Describe what is wrong with a policy, or keeps its pods from running."""
-    if found.usage is None:
-        return [f"it has no effect, because it is invalid: {found.error}"]
-    usage = found.usage
+    if compiled.usage is None:
+        return [f"it has no effect, because it is invalid: {compiled.error}"]
+    usage = compiled.usage
     stored = [
         f"it is used, but a server that checks it refuses it: {c}" for c in usage.policy.problems
     ]
-    return [*stored, *_conflicts(found), *_caps(usage), *_units(usage), *_pending(usage)]
+    return [*stored, *_conflicts(compiled), *_caps(usage), *_units(usage), *_pending(usage)]
 
 
-def _row(found: Compiled) -> tuple[str, ...]:
-    obj, usage = found.object, found.usage
+def _row(compiled: Compiled) -> tuple[str, ...]:
+    obj, usage = compiled.object, compiled.usage
     head = (obj.namespace, obj.name)
     if usage is None:
         return (*head, "-", obj.spec.strategy, "-", "-")
@@ -100,8 +100,8 @@ def _usage(usage: PolicyUsage) -> str:
     return usage_text(usage) + (f", no unit {len(usage.outside)}" if usage.outside else "")
 
 
-def _conflicts(found: Compiled) -> Iterable[str]:
-    for other, pods in found.conflicts.items():
+def _conflicts(compiled: Compiled) -> Iterable[str]:
+    for other, pods in compiled.conflicts.items():
         yield (
             f"policy {other} selects {join_names([pod.name for pod in pods])} too: a pod that two "
             "policies select is not scheduled"

@@ -59,7 +59,7 @@ def _select(
         in_namespace[policy.object.namespace].append(policy)
     keys = sorted({key for policy in policies for key in policy.selector.keys})
     known: dict[tuple[str | None, ...], tuple[Policy, ...]] = {}
-    found: dict[str, list[tuple[Pod, tuple[Policy, ...]]]] = {p.key: [] for p in policies}
+    by_key: dict[str, list[tuple[Pod, tuple[Policy, ...]]]] = {p.key: [] for p in policies}
     for pod in pods:
         labels, namespace = pod.metadata.labels, pod.namespace
         if pod.finished or namespace not in in_namespace:
@@ -69,19 +69,19 @@ def _select(
             selecting = [p for p in in_namespace[namespace] if p.selects(namespace, labels)]
             known[values] = tuple(selecting)
         for policy in known[values]:
-            found[policy.key].append((pod, known[values]))
-    return found
+            by_key[policy.key].append((pod, known[values]))
+    return by_key
 
 
 def _conflicts(
     policy: Policy, pods: Iterable[tuple[Pod, tuple[Policy, ...]]]
 ) -> dict[str, list[Pod]]:
-    found: defaultdict[str, list[Pod]] = defaultdict(list)
+    by_name: defaultdict[str, list[Pod]] = defaultdict(list)
     for pod, selecting in pods:
         for other in selecting if len(selecting) > 1 else ():
             if other is not policy:
-                found[other.object.name].append(pod)
-    return dict(sorted(found.items()))
+                by_name[other.object.name].append(pod)
+    return dict(sorted(by_name.items()))
 
 
 def compile_one(objects: Sequence[Object], namespace: str, name: str, url: str = "") -> Compiled:
@@ -102,19 +102,19 @@ def split_name(name: str, namespace: str) -> tuple[str, str]:
     return (left, right) if slash else (namespace, name)
 
 
-def require_usage(found: Compiled) -> PolicyUsage:
+def require_usage(compiled: Compiled) -> PolicyUsage:
     """Return the usage of a policy; raise Refused if it cannot be compiled."""
-    if found.usage is None:
+    if compiled.usage is None:
         raise Refused(
-            f"resource policy {found.object.key} has no effect, because it is invalid: "
-            f"{found.error}"
+            f"resource policy {compiled.object.key} has no effect, because it is invalid: "
+            f"{compiled.error}"
         )
-    return found.usage
+    return compiled.usage
 
 
 def _policies(objects: Iterable[Object]) -> list[ResourcePolicy]:
-    found = [obj for obj in objects if isinstance(obj, ResourcePolicy)]
-    return sorted(found, key=lambda policy: (policy.namespace, policy.name))
+    policies = [obj for obj in objects if isinstance(obj, ResourcePolicy)]
+    return sorted(policies, key=lambda policy: (policy.namespace, policy.name))
 
 
 def _compiled(policy: ResourcePolicy) -> tuple[Policy | None, str]:

@@ -31,14 +31,14 @@ def run(
     name: str, namespace: str, kubeconfig: Path | None, output: str, *, with_pods: bool
 ) -> None:
     """Print one policy."""
-    found = asyncio.run(_read(*split_name(name, namespace), kubeconfig))
+    compiled = asyncio.run(_read(*split_name(name, namespace), kubeconfig))
     if output == "json":
-        data = as_data(found) | {"conditions": conditions(found.object)}
-        if with_pods and found.usage is not None:
-            data |= {"podsOfUnits": pods_data(found.usage)}
+        data = as_data(compiled) | {"conditions": conditions(compiled.object)}
+        if with_pods and compiled.usage is not None:
+            data |= {"podsOfUnits": pods_data(compiled.usage)}
         print_json(data)
     else:
-        print(as_text(found, with_pods=with_pods))
+        print(as_text(compiled, with_pods=with_pods))
 
 
 async def _read(namespace: str, name: str, kubeconfig: Path | None) -> Compiled:
@@ -46,13 +46,13 @@ async def _read(namespace: str, name: str, kubeconfig: Path | None) -> Compiled:
         return compile_one(await list_all(client, READ), namespace, name, endpoint.url)
 
 
-def as_text(found: Compiled, *, with_pods: bool = False) -> str:
+def as_text(compiled: Compiled, *, with_pods: bool = False) -> str:
     """Format the units of a policy, its conditions, its problems and, if asked for, its pods."""
-    usage = require_usage(found)
+    usage = require_usage(compiled)
     parts = [f"{_headline(usage)}\n{format_table(HEAD, _rows(usage))}"]
     if with_pods:
         parts.append(format_table(POD_HEAD, map(_pod_row, pods_data(usage))))
-    parts.append("\n".join([_conditions(found.object), *problems(found)]))
+    parts.append("\n".join([_conditions(compiled.object), *problems(compiled)]))
     return "\n\n".join(parts)
 
 
@@ -119,15 +119,15 @@ def _counts(unit: UnitUsage, group: GroupUsage) -> tuple[str, str, str, str]:
 
 
 def _pod(unit: str | None, pod: Pod) -> dict[str, Any]:
-    found = pod.metadata.annotations
-    cost = found.get(DELETION_COST)
+    annotations = pod.metadata.annotations
+    cost = annotations.get(DELETION_COST)
     return {
         "unit": unit,
         "node": pod.spec.node_name or None,
         "pod": pod.name,
         "terminating": pod.terminating,
         "deletionCost": cost,
-        "manualCost": cost is not None and cost != found.get(MANAGED_DELETION_COST),
+        "manualCost": cost is not None and cost != annotations.get(MANAGED_DELETION_COST),
     }
 
 

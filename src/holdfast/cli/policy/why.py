@@ -165,12 +165,12 @@ def _nominated(usage: PolicyUsage, unit: UnitUsage, key: MatchLabelGroup) -> lis
 
 def _of_nodes(names: Sequence[str], decision: Json) -> Json:
     by_name: Mapping[str, Json] = {node["name"]: node for node in decision["nodes"]}
-    found = [by_name[name] for name in names if name in by_name]
+    nodes = [by_name[name] for name in names if name in by_name]
     return {
         "nodes": list(names),
-        "feasible": [node["name"] for node in found if node["feasible"]],
-        "best": [node["name"] for node in found if node["name"] in decision["best"]],
-        "rejected": [node for node in found if not node["feasible"]],
+        "feasible": [node["name"] for node in nodes if node["feasible"]],
+        "best": [node["name"] for node in nodes if node["name"] in decision["best"]],
+        "rejected": [node for node in nodes if not node["feasible"]],
     }
 
 

@@ -64,14 +64,14 @@ async def _run(
         for words in find_warnings(made[0]):
             print(f"warning: {words}", file=sys.stderr, flush=True)
         with Console(stderr=True, highlight=False).status("looking for nodes") as line:
-            found = await placed(client, SystemClock(), made, timeout, line.update)
-    for reservation in found:
+            reservations = await placed(client, SystemClock(), made, timeout, line.update)
+    for reservation in reservations:
         print(status_line(reservation))
-    waiting = sum(reservation.phase == PENDING for reservation in found)
+    waiting = sum(reservation.phase == PENDING for reservation in reservations)
     if waiting and timeout:
         print(
-            f"{waiting} of {len(found)} have no node yet and are tried again when resources become "
-            "free; `holdfast reservation why NAME` explains one",
+            f"{waiting} of {len(reservations)} have no node yet and are tried again when resources "
+            "become free; `holdfast reservation why NAME` explains one",
             file=sys.stderr,
         )
     return 1 if waiting and timeout else 0
@@ -124,11 +124,11 @@ async def placed(
     """Wait until none is Pending, or for ``timeout`` seconds; return their latest versions."""
     end = clock.monotonic() + timeout
     while True:
-        found = [await client.get(scheme.RESERVATIONS, r.name) for r in made]
-        waiting = sum(r.phase == PENDING for r in found)
+        reservations = [await client.get(scheme.RESERVATIONS, r.name) for r in made]
+        waiting = sum(r.phase == PENDING for r in reservations)
         if not waiting or clock.monotonic() >= end:
-            return found
-        tell(f"looking for nodes: {len(found) - waiting} of {len(found)}")
+            return reservations
+        tell(f"looking for nodes: {len(reservations) - waiting} of {len(reservations)}")
         await clock.sleep(LOOK_SECONDS)
 
 

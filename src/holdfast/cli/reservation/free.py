@@ -21,11 +21,11 @@ USUAL = ("cpu", "memory")
 
 def run(resources: Sequence[str], kubeconfig: Path | None, output: str) -> None:
     """Print the resources of every node."""
-    found = node_resources(asyncio.run(_read(kubeconfig)), resources or USUAL)
+    nodes = node_resources(asyncio.run(_read(kubeconfig)), resources or USUAL)
     if output == "json":
-        print_json(found)
+        print_json(nodes)
     else:
-        print(as_text(found, resources or USUAL))
+        print(as_text(nodes, resources or USUAL))
 
 
 async def _read(kubeconfig: Path | None) -> World:
@@ -42,13 +42,13 @@ def node_resources(world: World, resources: Sequence[str]) -> list[dict[str, Any
     nodes = world.nodes
     ids = {name: nodes.resources.id(name) for name in resources}
     held = _held(world)
-    found = []
+    all_amounts = []
     for name, row in sorted(nodes.row_of.items()):
         amounts: dict[str, Any] = {"node": name, "cordoned": bool(nodes.unschedulable[row])}
         for resource, id_ in ids.items():
             amounts[resource] = _of_resource(nodes, id_, row, held[row, id_])
-        found.append(amounts)
-    return found
+        all_amounts.append(amounts)
+    return all_amounts
 
 
 def _held(world: World) -> Counter[tuple[int, int]]:
@@ -69,17 +69,17 @@ def _of_resource(nodes: Any, resource: int, row: int, reserved: int) -> dict[str
     return {"has": has, "used": taken - reserved, "reserved": reserved, "free": has - taken}
 
 
-def as_text(found: Sequence[dict[str, Any]], resources: Sequence[str]) -> str:
+def as_text(nodes: Sequence[dict[str, Any]], resources: Sequence[str]) -> str:
     """Format a table of every node's resources, the sum of all nodes last."""
     parts = ("has", "used", "reserved", "free")
-    columns = [[f"{node['node']}{' (cordoned)' if node['cordoned'] else ''}" for node in found]]
-    if len(found) > 1:
+    columns = [[f"{node['node']}{' (cordoned)' if node['cordoned'] else ''}" for node in nodes]]
+    if len(nodes) > 1:
         columns[0].append("all nodes")
     head = ["NODE"]
     for resource in resources:
         head += [resource.upper(), "USED", "RESERVED", "FREE"]
-        rows = [[node[resource][part] for part in parts] for node in found]
-        if len(found) > 1:
+        rows = [[node[resource][part] for part in parts] for node in nodes]
+        if len(nodes) > 1:
             rows.append([sum(column) for column in zip(*rows, strict=True)])
         cells = in_one_unit(resource, [amount for row in rows for amount in row])
         columns += [cells[at :: len(parts)] for at in range(len(parts))]

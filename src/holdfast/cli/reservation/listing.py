@@ -19,16 +19,16 @@ HEAD = ("NAME", "PHASE", "NODE", "FOR", "HELD", "USED", "OWNERS", "ENDS")
 
 def run(kubeconfig: Path | None, output: str) -> None:
     """Print all reservations."""
-    found = asyncio.run(_read(kubeconfig))
+    reservations = asyncio.run(_read(kubeconfig))
     now = SystemClock().now()
     if output == "json":
-        print_json([as_data(r, now) for r in found])
-    elif not found:
+        print_json([as_data(r, now) for r in reservations])
+    elif not reservations:
         print(
             "there are no reservations; `holdfast reservation create --help` says how to make one"
         )
     else:
-        print(as_text(found, now))
+        print(as_text(reservations, now))
 
 
 async def _read(kubeconfig: Path | None) -> list[Reservation]:
@@ -36,9 +36,9 @@ async def _read(kubeconfig: Path | None) -> list[Reservation]:
         return sorted(await list_objects(client, scheme.RESERVATIONS), key=lambda r: r.name)
 
 
-def as_text(found: Iterable[Reservation], now: float) -> str:
+def as_text(reservations: Iterable[Reservation], now: float) -> str:
     """Format a table of reservations, and below it their problems."""
-    listed = list(found)
+    listed = list(reservations)
     amounts = list_amounts(
         [part for r in listed for part in (r.status.allocatable, r.status.allocated)]
     )

@@ -50,57 +50,57 @@ async def _explain(
         setup = SchedulerSetup(client, endpoint.url, kubeconfig)
         configuration, gates = await setup.read(config, chosen)
         try:
-            found = await client.get(scheme.RESERVATIONS, name)
+            reservation = await client.get(scheme.RESERVATIONS, name)
         except NotFound as missing:
             raise Refused(
                 f'there is no reservation "{name}" at {endpoint.url}: '
                 "`holdfast reservation list` lists them"
             ) from missing
         objects = await list_all(client)
-    return explain(found, objects, configuration.profiles, SystemClock().now(), gates)
+    return explain(reservation, objects, configuration.profiles, SystemClock().now(), gates)
 
 
 def explain(
-    found: Reservation,
+    reservation: Reservation,
     objects: Sequence[Object],
     profiles: Profiles,
     now: float,
     gates: FeatureGates = DEFAULT_GATES,
 ) -> dict[str, Any]:
     """Return the explanation as lines, and the decision for a reservation without a node."""
-    answer: dict[str, Any] = {"reservation": found.name, "phase": found.phase}
-    if found.phase == PENDING:
-        decision, lines = _without_a_node(found, objects, profiles, now, gates)
+    answer: dict[str, Any] = {"reservation": reservation.name, "phase": reservation.phase}
+    if reservation.phase == PENDING:
+        decision, lines = _without_a_node(reservation, objects, profiles, now, gates)
         answer |= {"decision": decision}
-    elif found.phase in FINAL:
-        lines = [_end(found, now)]
+    elif reservation.phase in FINAL:
+        lines = [_end(reservation, now)]
     else:
         pods = [obj for obj in objects if isinstance(obj, Pod)]
-        lines = [*_on_a_node(found, now), *_waiting_owners(found, pods)]
+        lines = [*_on_a_node(reservation, now), *_waiting_owners(reservation, pods)]
     return answer | {"lines": lines}
 
 
 def _without_a_node(
-    found: Reservation,
+    reservation: Reservation,
     objects: Sequence[Object],
     profiles: Profiles,
     now: float,
     gates: FeatureGates,
 ) -> tuple[dict[str, Any] | None, list[str]]:
-    head = f"{found.name} has no node, ends {ends(found, now)}"
-    if found.metadata.deletion_timestamp:
+    head = f"{reservation.name} has no node, ends {ends(reservation, now)}"
+    if reservation.metadata.deletion_timestamp:
         return None, [f"{head}: it is being deleted"]
-    wrong = list(check_reservation(found))
+    wrong = list(check_reservation(reservation))
     if wrong:
         return None, [
             f"{head}: it is not scheduled, because it is invalid: {aggregate_message(wrong)}"
         ]
-    if found.scheduler_name not in profiles:
+    if reservation.scheduler_name not in profiles:
         names = ", ".join(profiles)
-        return None, [f"{head}: spec.template.spec.schedulerName is {found.scheduler_name}; "
+        return None, [f"{head}: spec.template.spec.schedulerName is {reservation.scheduler_name}; "
                       f"Holdfast schedules those of {names}"]  # fmt: skip
-    snapshot = Snapshot(build_world(objects, gates), reserve_pod(found), is_reserve_pod=True)
-    decision = snapshot.explain(profiles, now, preempt=True) | {"pod": found.name}
+    snapshot = Snapshot(build_world(objects, gates), reserve_pod(reservation), is_reserve_pod=True)
+    decision = snapshot.explain(profiles, now, preempt=True) | {"pod": reservation.name}
     if decision["schedulable"]:
         return decision, [
             f"{head} yet, and would get one now:",
@@ -109,62 +109,66 @@ def _without_a_node(
     return decision, [f"{head}:", format_explanation(decision).rstrip()]
 
 
-def _end(found: Reservation, now: float) -> str:
-    ready = found.condition("Ready")
+def _end(reservation: Reservation, now: float) -> str:
+    ready = reservation.condition("Ready")
     when = ready.last_transition_time if ready is not None else None
     ago = f" {format_duration(now - parse_rfc3339(when))} ago" if when else ""
-    if found.phase == SUCCEEDED:
-        takers = ", ".join(f"{o.namespace}/{o.name}" for o in found.status.current_owners)
+    if reservation.phase == SUCCEEDED:
+        takers = ", ".join(f"{o.namespace}/{o.name}" for o in reservation.status.current_owners)
         users = takers or "its owner"
-        return f"{found.name} has ended: {users} used it{ago}, and it serves one pod only"
-    if found.expired:
-        limit = (f"expires {found.spec.expires} has passed" if found.spec.expires
-                 else f"ttl {found.spec.ttl} is over, or its node is gone")  # fmt: skip
-        return f"{found.name} has ended: it expired{ago} ({limit}); its resources are free"
-    assert found.phase == FAILED
-    return f"{found.name} has failed; its resources are free"
+        return f"{reservation.name} has ended: {users} used it{ago}, and it serves one pod only"
+    if reservation.expired:
+        limit = (f"expires {reservation.spec.expires} has passed" if reservation.spec.expires
+                 else f"ttl {reservation.spec.ttl} is over, or its node is gone")  # fmt: skip
+        return f"{reservation.name} has ended: it expired{ago} ({limit}); its resources are free"
+    assert reservation.phase == FAILED
+    return f"{reservation.name} has failed; its resources are free"
 
 
-def _on_a_node(found: Reservation, now: float) -> list[str]:
-    status = found.status
+def _on_a_node(reservation: Reservation, now: float) -> list[str]:
+    status = reservation.status
     held, used = list_amounts([status.allocatable, status.allocated])
     lines = [
-        f"{found.name} holds {held} on {status.node_name} for "
-        f"{owners_of(found)}, ends {ends(found, now)}",
+        f"{reservation.name} holds {held} on {status.node_name} for "
+        f"{owners_of(reservation)}, ends {ends(reservation, now)}",
         f"  used: {used}"
         + "".join(f"\n    by {o.namespace}/{o.name}" for o in status.current_owners),
-        *_identities(found),
+        *_identities(reservation),
     ]
-    if found.phase == WAITING:
+    if reservation.phase == WAITING:
         lines.append("  it waits until running pods free its resources; no owner may use it yet")
-    if found.spec.unschedulable:
+    if reservation.spec.unschedulable:
         lines.append("  spec.unschedulable is set: no new owner may use it")
-    if found.metadata.deletion_timestamp:
+    if reservation.metadata.deletion_timestamp:
         lines.append("  it is being deleted: no new owner may use it")
-    if found.spec.taints:
-        listed = ", ".join(f"{t.key}={t.value}:{t.effect}" for t in found.spec.taints)
+    if reservation.spec.taints:
+        listed = ", ".join(f"{t.key}={t.value}:{t.effect}" for t in reservation.spec.taints)
         lines.append(f"  only owners that tolerate {listed} may use it")
-    lines.extend(f"  {words}" for words in (_unreadable_limit(found), trouble(found)) if words)
+    lines.extend(
+        f"  {words}" for words in (_unreadable_limit(reservation), trouble(reservation)) if words
+    )
     return lines
 
 
-def _unreadable_limit(found: Reservation) -> str:
+def _unreadable_limit(reservation: Reservation) -> str:
     """Return why no pod is an owner, if the annotation that limits them cannot be read."""
     try:
-        owner_namespaces(found)
+        owner_namespaces(reservation)
     except BadRequest as wrong:
         return f"no pod is an owner: {wrong.message}"
     return ""
 
 
-def _identities(found: Reservation) -> list[str]:
+def _identities(reservation: Reservation) -> list[str]:
     """Write the CPUs and shared devices that a reservation has, and how to see their use."""
-    lines, node = [], found.status.node_name
-    if cpus := read_allocation(found.metadata.annotations).cpus:
+    lines, node = [], reservation.status.node_name
+    if cpus := read_allocation(reservation.metadata.annotations).cpus:
         lines.append(f"  its CPUs: {format_cpu_list(cpus)}; `holdfast cpus {node}` shows their use")
     devices = [
         f"{kind} {minor} {amounts_text(as_amounts(kind, amounts))}"
-        for kind, minor, amounts in annotated_use(found, found.status.allocatable).amounts
+        for kind, minor, amounts in annotated_use(
+            reservation, reservation.status.allocatable
+        ).amounts
     ]
     if devices:
         lines.append(
@@ -173,9 +177,9 @@ def _identities(found: Reservation) -> list[str]:
     return lines
 
 
-def _waiting_owners(found: Reservation, pods: Sequence[Pod]) -> list[str]:
+def _waiting_owners(reservation: Reservation, pods: Sequence[Pod]) -> list[str]:
     """Describe pending owners, with the reason in their conditions."""
-    rules = compile_owners(found) or ()
+    rules = compile_owners(reservation) or ()
     waiting = [
         pod for pod in pods
         if not pod.spec.node_name and not pod.finished and any(rule.owns(pod) for rule in rules)
