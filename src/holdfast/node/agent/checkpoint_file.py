@@ -87,8 +87,8 @@ def read_checkpoint(path: Path, kind: type[T]) -> T | None:
     try:
         envelope = msgspec.json.decode(raw, type=_Envelope)
         data = envelope.Data.encode()
-        if (found := zlib.crc32(data)) != envelope.Checksum:
-            raise ValueError(f"its checksum is {envelope.Checksum}, that of its data {found}")
+        if (checksum := zlib.crc32(data)) != envelope.Checksum:
+            raise ValueError(f"its checksum is {envelope.Checksum}, that of its data {checksum}")
         return msgspec.json.decode(data, type=kind)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise BadConfiguration(f"{path} is damaged: {error}. {RESET_HINT}") from None

@@ -105,14 +105,15 @@ def encode_claims(claims: Iterable[ClaimInfoState]) -> bytes:
 
 def read_claims(path: Path) -> list[ClaimInfoState]:
     """Return the claims of a checkpoint; raises BadConfiguration."""
-    found = read_checkpoint(path, _Claims)
-    if found is None:
+    checkpoint = read_checkpoint(path, _Claims)
+    if checkpoint is None:
         return []
-    if (found.kind, found.apiVersion) != (_KIND, _VERSION):
+    if (checkpoint.kind, checkpoint.apiVersion) != (_KIND, _VERSION):
         raise BadConfiguration(
-            f"{path} holds {found.kind} {found.apiVersion}, not {_KIND} {_VERSION}. {RESET_HINT}"
+            f"{path} holds {checkpoint.kind} {checkpoint.apiVersion}, not {_KIND} {_VERSION}. "
+            f"{RESET_HINT}"
         )
-    return [_restored(claim) for claim in found.ClaimInfoStateList or ()]
+    return [_restored(claim) for claim in checkpoint.ClaimInfoStateList or ()]
 
 
 def _stored(claim: ClaimInfoState) -> _Claim:

@@ -145,7 +145,7 @@ class ClaimManager:
 
     def container_devices(self, pod: Pod, container: str) -> ContainerDevices:
         """Return the CDI names of the devices that a container requests."""
-        found = [
+        cdi_names = [
             cdi_name
             for name, classic, request in _claims_of(pod, container)
             for driver in self._prepared(pod, (pod.namespace, name, classic)).drivers.values()
@@ -153,7 +153,7 @@ class ClaimManager:
             if not request or not device.request_names or request in device.request_names
             for cdi_name in device.cdi_devices
         ]
-        return ContainerDevices(cdi_devices=tuple(dict.fromkeys(found)))
+        return ContainerDevices(cdi_devices=tuple(dict.fromkeys(cdi_names)))
 
     def resume(self, pod: Pod, needs_driver: NeedsDriver = lambda _driver: True) -> None:
         """Take up a pod that an earlier agent has started, also if its checkpoint is lost."""
@@ -260,14 +260,14 @@ class ClaimManager:
             for each in needed_claims(pod)
             if each.used and (claim := await self._live.usable_or_none(pod, each)) is not None
         ]
-        found = [claim_info_of(claim) for claim in live]
-        if not any(needs_driver(driver) for claim in found for driver in claim.drivers):
-            found = []
-        async with self._held(claim.key for claim in found):
-            self._record(pod, found)
+        claims = [claim_info_of(claim) for claim in live]
+        if not any(needs_driver(driver) for claim in claims for driver in claim.drivers):
+            claims = []
+        async with self._held(claim.key for claim in claims):
+            self._record(pod, claims)
             await self._file.save()
         self._forgotten.pop(pod_uid, None)
-        return {claim.uid for claim in found}
+        return {claim.uid for claim in claims}
 
     async def _restored(self, uid: str) -> bool:
         """Release a claim if its pods are gone, else prepare it again; return if that is done."""

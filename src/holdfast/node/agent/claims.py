@@ -64,17 +64,17 @@ def container_claims(pod: Pod, container: str) -> Iterable[tuple[str, bool, str]
 
     Structured claims are in the container's order, then classic ones in that of the pod's entries.
     """
-    found = _container(pod, container)
-    if found is None:
+    container_spec = _container(pod, container)
+    if container_spec is None:
         return
     entries = {entry.name: entry for entry in _structured_entries(pod)}
-    for reference in found.resources.claims:
+    for reference in container_spec.resources.claims:
         entry = entries.get(reference.name)
         if entry is not None and (name := claim_name(pod, entry)):
             yield name, False, reference.request
     if (special := pod.status.extended_resource_claim_status) is not None:
         for mapping in special.request_mappings:
-            requested = units(found.resources.requests.get(mapping.resource_name, "0"))
+            requested = units(container_spec.resources.requests.get(mapping.resource_name, "0"))
             if mapping.container_name == container and requested:
                 yield special.resource_claim_name, False, mapping.request_name
     for classic in _classic_entries(pod):

@@ -220,17 +220,17 @@ def _kill_group(pid: int, number: int) -> None:
 
 def _reap(pid: int) -> tuple[int, int] | None:
     """Collect children that ended; return exit code and signal of the process if it has."""
-    found = None
+    code_and_signal = None
     while True:
         try:
             child, status = os.waitpid(-1, os.WNOHANG)
         except ChildProcessError:
-            return found
+            return code_and_signal
         if child == 0:
-            return found
+            return code_and_signal
         if child == pid:
             number = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
-            found = (128 + number if number else os.WEXITSTATUS(status), number)
+            code_and_signal = (128 + number if number else os.WEXITSTATUS(status), number)
 
 
 def kill_descendants() -> None:
@@ -245,9 +245,9 @@ def kill_descendants() -> None:
 
 def children_of(pid: str) -> list[str]:
     """Return the ids of the children of a process; none if it has ended."""
-    found = str(os.getpid()) if pid == "self" else pid
+    process = str(os.getpid()) if pid == "self" else pid
     try:
-        with open(f"/proc/{found}/task/{found}/children") as file:
+        with open(f"/proc/{process}/task/{process}/children") as file:
             return file.read().split()
     except OSError:
         return []

@@ -97,8 +97,8 @@ class DevicePlugin:
         )
         request = messages.PreferredAllocationRequest(container_requests=[wanted])
         response = await self._call(self._stub.GetPreferredAllocation, request)
-        found = response.container_responses
-        return list(found[0].deviceIDs) if found else ()
+        responses = response.container_responses
+        return list(responses[0].deviceIDs) if responses else ()
 
     async def allocate(self, devices: Sequence[str]) -> messages.ContainerAllocateResponse:
         """Return what a container needs to use devices; raises CallFailed."""
@@ -247,9 +247,9 @@ class DevicePlugins(RegistrationServicer):
 
     def deregister(self, plugin: PluginInfo) -> None:
         """Forget a plugin whose socket in ``plugins_registry/`` is gone."""
-        found = self.resources.get(plugin.name)
-        if found is not None and found.plugin and found.plugin.path == plugin.endpoint:
-            self._disconnect(plugin.name, found.plugin)
+        resource = self.resources.get(plugin.name)
+        if resource is not None and resource.plugin and resource.plugin.path == plugin.endpoint:
+            self._disconnect(plugin.name, resource.plugin)
 
     def _add(self, plugin: DevicePlugin) -> None:
         """Follow a plugin from now on; one that had its resource before is left."""

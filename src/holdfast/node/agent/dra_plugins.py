@@ -89,8 +89,8 @@ class DraPlugins:
         for service in chosen_services(plugin):
             endpoints = self._drivers.get((plugin.name, service == CLASSIC), ())
             # A restarted classic driver may have registered the same path again: the first goes.
-            if found := next((each for each in endpoints if each.path == plugin.endpoint), None):
-                self._remove(found)
+            if endpoint := next((each for each in endpoints if each.path == plugin.endpoint), None):
+                self._remove(endpoint)
 
     def _remove(self, endpoint: DriverEndpoint) -> None:
         endpoints = self._drivers[endpoint.driver, endpoint.classic]

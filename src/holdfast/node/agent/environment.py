@@ -38,9 +38,9 @@ def expand(text: str, values: Mapping[str, str]) -> str:
     '1-$(B)-$(A)'
     """
 
-    def value(found: re.Match[str]) -> str:
-        name = found.group(1)
-        return "$" if name is None else values.get(name, found.group())
+    def value(match: re.Match[str]) -> str:
+        name = match.group(1)
+        return "$" if name is None else values.get(name, match.group())
 
     return _REFERENCE.sub(value, text)
 
@@ -56,13 +56,13 @@ async def container_environment(
         if variable.value_from is None:
             values[variable.name] = expand(variable.value, values)
             continue
-        found: str | None
+        value: str | None
         if (reference := variable.value_from.resource_field_ref) is not None:
-            found = resource_field(pod, container, reference, allocatable)
+            value = resource_field(pod, container, reference, allocatable)
         else:
-            found = await _referred(pod, variable, variable.value_from, read)
-        if found is not None:
-            values[variable.name] = found
+            value = await _referred(pod, variable, variable.value_from, read)
+        if value is not None:
+            values[variable.name] = value
     return values
 
 
@@ -104,14 +104,14 @@ async def _referred(
 async def _data(
     pod: NodePod, resource: Resource[Data], selector: KeySelector, read: ReadData
 ) -> dict[str, str] | None:
-    found = await read(resource, selector.name)
-    if found is None:
+    obj = await read(resource, selector.name)
+    if obj is None:
         if selector.optional:
             return None
         raise NotStarted(f'{resource.singular} "{selector.name}" not found', CONFIG_ERROR)
     if resource == CONFIG_MAPS:
-        return found.data
-    return {key: _decoded(pod, selector.name, key, text) for key, text in found.data.items()}
+        return obj.data
+    return {key: _decoded(pod, selector.name, key, text) for key, text in obj.data.items()}
 
 
 def _decoded(pod: NodePod, name: str, key: str, text: str) -> str:
@@ -164,14 +164,14 @@ def resource_field(
     """
     name = reference.container_name or container.name
     containers = (*pod.spec.containers, *pod.spec.init_containers)
-    found = next((c for c in containers if c.name == name), None)
+    target = next((c for c in containers if c.name == name), None)
     kind, _, resource = reference.resource.partition(".")
-    if found is None or kind not in ("limits", "requests") or not resource:
+    if target is None or kind not in ("limits", "requests") or not resource:
         raise NotStarted(
             f"unsupported resourceFieldRef: {reference.resource} of container {name!r}",
             CONFIG_ERROR,
         )
-    own = found.resources.limits if kind == "limits" else found.resources.requests
+    own = target.resources.limits if kind == "limits" else target.resources.requests
     amount = own.get(resource, allocatable.get(resource, 0) if kind == "limits" else 0)
     try:
         divisor = nanos(reference.divisor) or 10**9

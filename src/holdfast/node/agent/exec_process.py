@@ -27,10 +27,10 @@ def kill_marked(mark: str) -> None:
     """Kill all processes whose mark begins so, also those in sessions of their own. Blocks."""
     wanted = f"\0{MARK}={mark}".encode()
     for _ in range(_KILL_ROUNDS):
-        found = [pid for pid in os.listdir("/proc") if pid.isdigit() and wanted in _environ(pid)]
-        if not found:
+        pids = [pid for pid in os.listdir("/proc") if pid.isdigit() and wanted in _environ(pid)]
+        if not pids:
             return
-        for pid in found:
+        for pid in pids:
             with suppress(OSError):
                 os.kill(int(pid), signal.SIGKILL)
         time.sleep(0.01)  # until they have ended; they may have started others before

@@ -62,24 +62,24 @@ class LiveClaims:
     async def lost_reason(self, claim: ClaimInfoState, pod_uid: str) -> str:
         """Return why a pod may no longer use a claim, or ""; raises HoldfastError."""
         try:
-            found = await self._get(claim.name, claim.namespace, classic=claim.classic)
+            live_claim = await self._get(claim.name, claim.namespace, classic=claim.classic)
         except NotFound:
             return f"ResourceClaim {claim.name} is gone"
-        if found.uid != claim.uid:
+        if live_claim.uid != claim.uid:
             return f"ResourceClaim {claim.name} was replaced by another one of its name"
-        if all(consumer.uid != pod_uid for consumer in found.status.reserved_for):
+        if all(consumer.uid != pod_uid for consumer in live_claim.status.reserved_for):
             return f"ResourceClaim {claim.name} is not reserved for the pod any more"
         return ""
 
     async def current_handle(self, claim: ClaimInfoState) -> str | None:
         """Return the handle of a classic claim; None if it is gone or not allocated."""
         try:
-            found = await self._get(claim.name, claim.namespace, classic=True)
+            live_claim = await self._get(claim.name, claim.namespace, classic=True)
         except NotFound:
             return None
-        if not isinstance(found, ClassicClaim) or found.uid != claim.uid:
+        if not isinstance(live_claim, ClassicClaim) or live_claim.uid != claim.uid:
             return None
-        allocation = found.status.allocation
+        allocation = live_claim.status.allocation
         return None if allocation is None else allocation.resource_handle
 
     async def _get(self, name: str, namespace: str, *, classic: bool) -> AnyClaim:

@@ -42,8 +42,8 @@ class Runtimes:
         """
         simulated = SimulatedRuntime.name if self.why_simulated(pod) else self.default
         wanted = pod.metadata.annotations.get(RUNTIME, simulated)
-        found = next((r for r in self.all if r.name == wanted), None)
-        if found is None:
+        runtime = next((r for r in self.all if r.name == wanted), None)
+        if runtime is None:
             names = ", ".join(r.name for r in self.all)
             return PodRejection(
                 "UnknownRuntime", f"annotation {RUNTIME}: {wanted!r} is none of {names}"
@@ -54,7 +54,7 @@ class Runtimes:
                 f"the pod asks for the runtime {wanted}, which runs commands as the user of "
                 "Holdfast: it needs `holdfast up --allow-process-runtime`",
             )
-        return found
+        return runtime
 
     def why_simulated(self, pod: Pod) -> str:
         """Return why a pod is simulated on a node with processes without asking, or ""."""
@@ -112,5 +112,5 @@ class NodeServices:
 
     def device_edits(self, pod: NodePod, container: str) -> DeviceEdits:
         """Return what a container gets for its devices; raise NotStarted."""
-        found = [devices.container_devices(pod, container) for devices in self.devices]
-        return resolve_devices(found, self.cdi)
+        container_devices = [devices.container_devices(pod, container) for devices in self.devices]
+        return resolve_devices(container_devices, self.cdi)

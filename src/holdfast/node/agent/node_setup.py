@@ -27,8 +27,8 @@ def agent_directories(settings: NodeSettings, directory: Path) -> dict[str, Path
         simulated = settings.runtime == SimulatedRuntime.name and not settings.allow_process_runtime
         wanted = 0 if simulated and socket_path_problem(directory / node_name(1)) else 1
     first = range(1, min(wanted, settings.count) + 1)
-    found = {node_name(ordinal): directory / node_name(ordinal) for ordinal in first}
-    return found | dict(settings.kubelet_dirs)
+    directories = {node_name(ordinal): directory / node_name(ordinal) for ordinal in first}
+    return directories | dict(settings.kubelet_dirs)
 
 
 def make_agents(

@@ -105,16 +105,16 @@ class PluginRegistry:
 
     def scan(self) -> None:
         """Compare the directory with the known sockets; start and end registrations."""
-        found = dict(_sockets(self._directory))
+        identities = dict(_sockets(self._directory))
         for path, known in list(self._sockets.items()):
-            if found.get(path) != known.identity:
+            if identities.get(path) != known.identity:
                 del self._sockets[path]
                 known.registering.cancel()
                 if known.registered is not None:
                     handler, plugin = known.registered
                     handler.deregister(plugin)
                     log.info("deregistered %s %s at %s", plugin.type, plugin.name, path)
-        for path, identity in found.items():
+        for path, identity in identities.items():
             if path not in self._sockets:
                 task = asyncio.create_task(self._keep_trying(path), name=f"register {path}")
                 self._sockets[path] = _Socket(identity, task)
@@ -199,8 +199,8 @@ def _sockets(directory: Path) -> Iterator[tuple[str, _Identity]]:
                 if entry.is_dir(follow_symlinks=False):
                     waiting.append(entry.path)
                     continue
-                found = entry.stat()
+                status = entry.stat()
             except OSError:  # removed meanwhile, or a link to nothing
                 continue
-            if stat.S_ISSOCK(found.st_mode):
-                yield entry.path, (found.st_dev, found.st_ino, found.st_mtime_ns)
+            if stat.S_ISSOCK(status.st_mode):
+                yield entry.path, (status.st_dev, status.st_ino, status.st_mtime_ns)

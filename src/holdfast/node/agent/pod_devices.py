@@ -117,23 +117,23 @@ class DeviceEdits:
 
 def resolve_devices(devices: Iterable[ContainerDevices], registry: CdiRegistry) -> DeviceEdits:
     """Resolve what the parts of a node give a container; raise NotStarted."""
-    found = list(devices)
-    names = tuple(dict.fromkeys(name for each in found for name in each.cdi_devices))
+    parts = list(devices)
+    names = tuple(dict.fromkeys(name for each in parts for name in each.cdi_devices))
     try:
         edits = registry.resolve(names) if names else ContainerEdits()
     except UnresolvableDevice as error:
         raise NotStarted(f"CDI device injection failed: {error}") from error
     defaults: dict[str, str] = {}
-    for each in reversed(found):
+    for each in reversed(parts):
         defaults |= each.env
     other = [f"network interface {n.host_interface_name}" for n in edits.net_devices]
     other += [f"group {gid}" for gid in edits.additional_gids]
     other += ["Intel RDT"] if edits.intel_rdt else []
     return DeviceEdits(
         defaults, edits.environment,
-        mounts=(*(p for d in found for p in d.mounts), *(m.container_path for m in edits.mounts)),
+        mounts=(*(p for d in parts for p in d.mounts), *(m.container_path for m in edits.mounts)),
         device_nodes=(
-            *(p for d in found for p in d.device_nodes), *(n.path for n in edits.device_nodes)
+            *(p for d in parts for p in d.device_nodes), *(n.path for n in edits.device_nodes)
         ),
         hooks=tuple(f"{hook.hook_name} {hook.path}" for hook in edits.hooks), other=tuple(other),
     )  # fmt: skip

@@ -74,8 +74,8 @@ class PodDirectories:
 
     def containers(self, uid: str) -> list[ContainerDirectory]:
         """Return the files of all containers of a pod that have any."""
-        found = self.pod(uid) / "containers"
-        return [self.container(uid, name) for name in _names(found)]
+        directory = self.pod(uid) / "containers"
+        return [self.container(uid, name) for name in _names(directory)]
 
     def uids(self) -> list[str]:
         """Return the pods that have a directory."""
@@ -84,8 +84,8 @@ class PodDirectories:
 
 def _names(directory: Path) -> list[str]:
     """Return the names in a directory that can be ours; processes may leave any others."""
-    found = directory.iterdir() if directory.is_dir() else ()
-    return sorted(path.name for path in found if _SAFE.fullmatch(path.name))
+    paths = directory.iterdir() if directory.is_dir() else ()
+    return sorted(path.name for path in paths if _SAFE.fullmatch(path.name))
 
 
 def _checked(name: str) -> str:

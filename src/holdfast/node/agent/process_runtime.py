@@ -336,8 +336,8 @@ def _exchange(shim: subprocess.Popen[bytes], body: bytes) -> dict[str, Any]:
     shim.stdout.close()
     if not line:
         return {"error": f"the interpreter {sys.executable} could not be started"}
-    found: dict[str, Any] = json.loads(line)
-    return found
+    answer: dict[str, Any] = json.loads(line)
+    return answer
 
 
 async def _kill_shim(place: ContainerDirectory) -> None:
@@ -359,10 +359,10 @@ def _newest_state(place: ContainerDirectory) -> dict[str, Any] | None:
 
 def _read_state(path: Path) -> dict[str, Any] | None:
     try:
-        found = json.loads(path.read_bytes())
+        state = json.loads(path.read_bytes())
     except (OSError, ValueError):
         return None
-    return found if isinstance(found, dict) and "shim" in found else None
+    return state if isinstance(state, dict) and "shim" in state else None
 
 
 def _kill_orphans(state: Mapping[str, Any]) -> None:

@@ -38,14 +38,14 @@ class CdiRegistry:
         The edits of a spec come once, before those of the first of its devices.
         """
         names = tuple(dict.fromkeys(names))
-        found, problems = self._devices()
-        missing = tuple(name for name in names if name not in found)
+        devices, problems = self._devices()
+        missing = tuple(name for name in names if name not in devices)
         if missing:
             raise UnresolvableDevice(self._message(missing, problems), missing)
         merged = ContainerEdits()
         applied: set[int] = set()
         for name in names:
-            spec, device = found[name]
+            spec, device = devices[name]
             if id(spec) not in applied:
                 applied.add(id(spec))
                 merged += spec.container_edits
@@ -63,7 +63,7 @@ class CdiRegistry:
 
     def _devices(self) -> tuple[dict[str, tuple[CdiSpec, CdiDevice]], dict[str, str]]:
         """Return the devices by qualified name, and why names of files are not among them."""
-        found: dict[str, tuple[CdiSpec, CdiDevice]] = {}
+        devices: dict[str, tuple[CdiSpec, CdiDevice]] = {}
         problems: dict[str, str] = {}
         specs = self._read()
         for directory in self._directories:
@@ -73,13 +73,13 @@ class CdiRegistry:
                 for device in spec.devices:
                     name = spec.qualified(device)
                     files_of.setdefault(name, []).append(path)
-                    found[name] = (spec, device)
+                    devices[name] = (spec, device)
                     problems.pop(name, None)
             for name, paths in files_of.items():
                 if len(paths) > 1:
-                    del found[name]
+                    del devices[name]
                     problems[name] = f"conflicting files {' and '.join(map(str, paths))}"
-        return found, problems
+        return devices, problems
 
     def _message(self, missing: tuple[str, ...], problems: dict[str, str]) -> str:
         reasons = [

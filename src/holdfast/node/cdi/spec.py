@@ -150,7 +150,7 @@ def version_error(spec: CdiSpec) -> str:
 
 
 def _highest(spec: CdiSpec) -> tuple[str, str]:
-    return max(_required_versions(spec), key=lambda found: VERSIONS.index(found[0]))
+    return max(_required_versions(spec), key=lambda pair: VERSIONS.index(pair[0]))
 
 
 def _required_versions(spec: CdiSpec) -> Iterator[tuple[str, str]]:

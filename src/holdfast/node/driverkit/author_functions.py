@@ -25,13 +25,13 @@ class AuthorFunction:
         given = arguments[: self._count]
         if self._is_async:
             return await self._function(*given)
-        found = await asyncio.to_thread(self._called, *given)
-        return await found if inspect.isawaitable(found) else found
+        result = await asyncio.to_thread(self._called, *given)
+        return await result if inspect.isawaitable(result) else result
 
     def _called(self, *given: Any) -> Any:
         """Call a sync function; what a generator does belongs into the thread, too."""
-        found = self._function(*given)
-        return list(found) if inspect.isgenerator(found) else found
+        result = self._function(*given)
+        return list(result) if inspect.isgenerator(result) else result
 
 
 def plain(function: Callable[..., Any], name: str, *offered: str) -> Callable[..., Any]:

@@ -182,11 +182,11 @@ def _config_of(
     result: DeviceResult, config: Sequence[Mapping[str, Any]]
 ) -> tuple[Mapping[str, Any], ...]:
     """Return the parameters for the driver of a result that apply to its request."""
-    found = []
+    pairs = []
     for entry in config:
         opaque = entry.get("opaque") or {}
         requests = entry.get("requests") or ()
         applies = not requests or result.request in requests or _base(result.request) in requests
         if applies and opaque.get("driver") == result.driver:
-            found.append((entry.get("source") == "FromClaim", opaque.get("parameters") or {}))
-    return tuple(parameters for _, parameters in sorted(found, key=lambda pair: pair[0]))
+            pairs.append((entry.get("source") == "FromClaim", opaque.get("parameters") or {}))
+    return tuple(parameters for _, parameters in sorted(pairs, key=lambda pair: pair[0]))

@@ -163,8 +163,8 @@ class Driver:
 
     async def call_prepare(self, claim: Claim) -> Prepared:
         """Call the author's ``prepare``."""
-        found: Prepared = await self._handlers["prepare"](claim, claim.devices)
-        return found
+        prepared: Prepared = await self._handlers["prepare"](claim, claim.devices)
+        return prepared
 
     async def call_unprepare(self, claim: Claim) -> None:
         """Call the author's ``unprepare``, if there is one."""
@@ -184,11 +184,11 @@ class Driver:
         return replace(item, taints=(*item.taints, taint))
 
 
-def _unhealthy_of(found: Any) -> dict[str, Unhealthy]:
-    if not isinstance(found, Mapping):
-        raise InvalidInventory(f"health must return a dict of reasons by device, not {found!r}")
+def _unhealthy_of(reasons: Any) -> dict[str, Unhealthy]:
+    if not isinstance(reasons, Mapping):
+        raise InvalidInventory(f"health must return a dict of reasons by device, not {reasons!r}")
     return {
         name: reason if isinstance(reason, Unhealthy) else Unhealthy(str(reason))
-        for name, reason in found.items()
+        for name, reason in reasons.items()
         if reason
     }

@@ -129,13 +129,13 @@ class _DraPlugin(dra_v1_pb2_grpc.DRAPluginServicer, dra_v1beta1_pb2_grpc.DRAPlug
         answers = {}
         for claim in request.claims:
             try:
-                found = await self._preparation.prepare(claim.namespace, claim.name, claim.uid)
+                prepared = await self._preparation.prepare(claim.namespace, claim.name, claim.uid)
             except HoldfastError as error:
                 log.warning("prepare %s/%s: %s", claim.namespace, claim.name, error)
                 answers[claim.uid] = self._messages.NodePrepareResourceResponse(error=str(error))
             else:
                 answers[claim.uid] = self._messages.NodePrepareResourceResponse(
-                    devices=self._devices(found)
+                    devices=self._devices(prepared)
                 )
         return self._messages.NodePrepareResourcesResponse(claims=answers)
 
@@ -150,7 +150,7 @@ class _DraPlugin(dra_v1_pb2_grpc.DRAPluginServicer, dra_v1beta1_pb2_grpc.DRAPlug
                 answers[claim.uid].error = str(error)
         return self._messages.NodeUnprepareResourcesResponse(claims=answers)
 
-    def _devices(self, found: PreparedClaim) -> list[Any]:
+    def _devices(self, prepared: PreparedClaim) -> list[Any]:
         return [
             self._messages.Device(
                 request_names=[device.request],
@@ -159,7 +159,7 @@ class _DraPlugin(dra_v1_pb2_grpc.DRAPluginServicer, dra_v1beta1_pb2_grpc.DRAPlug
                 cdi_device_ids=ids,
                 **self._share(device),
             )
-            for device, ids in zip(found.devices, found.cdi_ids, strict=True)
+            for device, ids in zip(prepared.devices, prepared.cdi_ids, strict=True)
         ]
 
     def _share(self, device: AllocatedDevice) -> dict[str, str]:

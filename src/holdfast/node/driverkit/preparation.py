@@ -82,10 +82,12 @@ class ClaimPreparation:
             task.exception()  # asyncio would report it if the caller has given up
 
     async def _prepare(self, namespace: str, name: str, uid: str) -> PreparedClaim:
-        found = await self._read(namespace, name, uid)
-        claim = claim_of(found, self._driver.name)
-        if (reference := classic_reference(found, self._driver.name)) is not None:
-            classic = await read_classic_claim(self._client, found, reference, self._driver.name)
+        resource_claim = await self._read(namespace, name, uid)
+        claim = claim_of(resource_claim, self._driver.name)
+        if (reference := classic_reference(resource_claim, self._driver.name)) is not None:
+            classic = await read_classic_claim(
+                self._client, resource_claim, reference, self._driver.name
+            )
             return await self._prepare_shadow(claim, classic)
         async with self._one_at_a_time:
             known = self._checkpoint.get(uid)
@@ -199,12 +201,12 @@ class ClaimPreparation:
 
     async def _read(self, namespace: str, name: str, uid: str) -> ResourceClaim:
         try:
-            found = await self._client.get(RESOURCE_CLAIMS, name, namespace)
+            claim = await self._client.get(RESOURCE_CLAIMS, name, namespace)
         except NotFound as error:
             raise DriverError(f"ResourceClaim {namespace}/{name} does not exist") from error
-        if found.uid != uid:
-            raise DriverError(f"ResourceClaim {found.key} has uid {found.uid}, not {uid}")
-        return found
+        if claim.uid != uid:
+            raise DriverError(f"ResourceClaim {claim.key} has uid {claim.uid}, not {uid}")
+        return claim
 
     async def _handled(self, handler: Awaitable[T], name: str) -> T:
         """Await a handler; its errors become errors of the claim, and its defects are logged."""

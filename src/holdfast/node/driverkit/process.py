@@ -217,8 +217,8 @@ class DriverProcess:
     async def _page(self, request: web.Request) -> web.Response:
         """Answer a probe; only /readyz tells problems: a restart would not solve them."""
         name = request.path.strip("/")
-        found = self.problems() if name == "readyz" else {}
-        checks = {part: (lambda text=text: text) for part, text in found.items()}
+        problems = self.problems() if name == "readyz" else {}
+        checks = {part: (lambda text=text: text) for part, text in problems.items()}
         status, text = page(name, checks, verbose="verbose" in request.query)
         return web.Response(status=status, text=text)
 

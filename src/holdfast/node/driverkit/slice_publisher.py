@@ -168,10 +168,10 @@ class SlicePublisher:
 
     def _compare(self, sent: JsonObject, stored: JsonObject) -> None:
         """Report fields that the server dropped, and accept that they are missing."""
-        wanted, found = content_of(sent), content_of(stored)
-        dropped = tuple(dropped_fields(wanted, found))
+        wanted, stored_content = content_of(sent), content_of(stored)
+        dropped = tuple(dropped_fields(wanted, stored_content))
         if dropped:
-            self._accepted[stored["metadata"]["name"]] = (wanted, found)
+            self._accepted[stored["metadata"]["name"]] = (wanted, stored_content)
             self.dropped = tuple(dict.fromkeys((*self.dropped, *dropped)))
             fields = ", ".join(dropped[:5]) + (", …" if len(dropped) > 5 else "")
             self._repeats.log(

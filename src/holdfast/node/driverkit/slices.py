@@ -199,11 +199,11 @@ def _named(message: str, content: Content) -> str:
     >>> _named("spec.devices[0].name: Invalid value", {"devices": [{"name": "X"}]})
     'device "X": name: Invalid value'
     """
-    found = re.match(r"spec\.devices\[(\d+)\]\.?", message)
-    if found is None:
+    match = re.match(r"spec\.devices\[(\d+)\]\.?", message)
+    if match is None:
         return message
-    name = content["devices"][int(found[1])]["name"]
-    return f'device "{name}": {message[found.end() :]}'
+    name = content["devices"][int(match[1])]["name"]
+    return f'device "{name}": {message[match.end() :]}'
 
 
 def _name(raw: JsonObject) -> str:
@@ -217,8 +217,8 @@ def _pool(raw: JsonObject) -> JsonObject:
 
 def _index(raw: JsonObject) -> int:
     """Return the index in the name of a slice, or -1."""
-    found = _INDEX.match(_name(raw))
-    return -1 if found is None else int(found[1], 16)
+    match = _INDEX.match(_name(raw))
+    return -1 if match is None else int(match[1], 16)
 
 
 def _owned(raw: JsonObject, owner: SliceOwner) -> bool:

@@ -172,11 +172,11 @@ def _tail_offset(file: BinaryIO, lines: int, stream: bytes) -> int:
         start -= size
         file.seek(start)
         block = file.read(size) + kept
-        found = block.split(b"\n")
+        block_lines = block.split(b"\n")
         position = start + len(block)
         if start > 0:
-            kept = found.pop(0)  # may be the end of a line that begins in the block before
-        for line in reversed(found):
+            kept = block_lines.pop(0)  # may be the end of a line that begins in the block before
+        for line in reversed(block_lines):
             position -= len(line)
             if line and _ends_line(line, stream):
                 seen += 1

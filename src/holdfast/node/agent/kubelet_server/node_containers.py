@@ -91,10 +91,10 @@ class NodeContainers:
         key = f"{namespace}/{pod}"
         named = [w for w in self._workers() if w.pod.key == key]
         # One that was deleted by force may still be ending beside its successor.
-        found = next((w for w in named if not w.removed), named[0] if named else None)
-        if found is None:
+        worker = next((w for w in named if not w.removed), named[0] if named else None)
+        if worker is None:
             raise NotFound(f'pod "{pod}" is not running on this node')
-        return found
+        return worker
 
     @staticmethod
     def _container(worker: PodWorker, name: ContainerName) -> tuple[ContainerRecord, Runtime]:

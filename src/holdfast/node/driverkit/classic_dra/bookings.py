@@ -85,8 +85,8 @@ class Bookings:
 
     def inventory(self, pool: str) -> NodeInventory | None:
         """Return the inventory of a node."""
-        found = self._pools.get(pool)
-        return None if found is None else found.inventory
+        pool_state = self._pools.get(pool)
+        return None if pool_state is None else pool_state.inventory
 
     def pools(self) -> list[str]:
         """Return the names of all nodes that have an inventory, sorted."""
@@ -95,13 +95,13 @@ class Bookings:
     def free(self, pool: str) -> list[FreeDevice] | None:
         """Return what is free on a node, or None if its inventory is missing or not ready."""
         self._expire(pool)
-        found = self._pools.get(pool)
-        if found is None or found.inventory is None or not found.inventory.is_usable:
+        pool_state = self._pools.get(pool)
+        if pool_state is None or pool_state.inventory is None or not pool_state.inventory.is_usable:
             return None
-        if found.free is None:
+        if pool_state.free is None:
             used = (choice_of(booking.claim) for booking in self.on_pool(pool).values())
-            found.free = remaining(devices_of(found.inventory), used)
-        return found.free
+            pool_state.free = remaining(devices_of(pool_state.inventory), used)
+        return pool_state.free
 
     def choose(
         self, pool: str, fits: Fits, requests: Sequence[ClaimParameters], key: object
@@ -151,18 +151,18 @@ class Bookings:
     def find(self, uid: str) -> list[Booking]:
         """Return the bookings of a claim; more than one only after an interrupted allocation."""
         known = sorted(self._where.get(uid, ()))
-        found = [b for name in known if (b := self.on_pool(name).get(uid)) is not None]
-        if known and not found:
+        bookings = [b for name in known if (b := self.on_pool(name).get(uid)) is not None]
+        if known and not bookings:
             del self._where[uid]
-        return found
+        return bookings
 
     def on_pool(self, pool: str) -> dict[str, Booking]:
         """Return the bookings of a node by uid of the claim."""
         self._expire(pool)
-        found = self._pool(pool)
-        stored = {} if found.inventory is None else found.inventory.status.allocated
+        pool_state = self._pool(pool)
+        stored = {} if pool_state.inventory is None else pool_state.inventory.status.allocated
         listed = {uid: Booking(uid, pool, claim) for uid, claim in stored.items()}
-        return listed | found.claims | {uid: one for uid, (_, one) in found.held.items()}
+        return listed | pool_state.claims | {uid: one for uid, (_, one) in pool_state.held.items()}
 
     def all(self) -> Iterator[Booking]:
         """Yield all bookings."""
@@ -193,8 +193,8 @@ class Bookings:
     def is_allocating(self, pool: str) -> bool:
         """Return whether ``allocate`` was called for a booking that its claim does not prove."""
         proved = self._pool(pool).claims
-        found = self.on_pool(pool)
-        return any(each.claim.begun and uid not in proved for uid, each in found.items())
+        bookings = self.on_pool(pool)
+        return any(each.claim.begun and uid not in proved for uid, each in bookings.items())
 
     def _pool(self, name: str) -> _Pool:
         return self._pools.setdefault(name, _Pool())

@@ -301,18 +301,18 @@ class DriverController:
         selected = asked.selected_node
         errors: list[Exception] = []
         refused = await self._unsuitable(pod, items, scheduling, asked)
-        found = refused.by_claim
-        if selected and not any(selected in nodes for nodes in found.values()):
+        by_claim = refused.by_claim
+        if selected and not any(selected in nodes for nodes in by_claim.values()):
             errors = await self._allocate(items, pod, selected)
             if not errors:
                 return
             items = [item for item in items if not self._is_allocated(item.claim)]
             asked = msgspec.structs.replace(asked, selected_node="")
             refused = await self._unsuitable(pod, items, scheduling, asked)
-            found = refused.by_claim
+            by_claim = refused.by_claim
         refusals = [error for error in errors if isinstance(error.__cause__, Unsuitable)]
         answers = {
-            entry: answer({*found[item.claim.uid], *([selected] if refusals else ())}, selected)
+            entry: answer({*by_claim[item.claim.uid], *([selected] if refusals else ())}, selected)
             for item in items
             for entry in item.entries
         }
@@ -343,16 +343,16 @@ class DriverController:
         """Return the unsuitable nodes by uid of the claim, of every claim."""
         nodes = nodes_to_check(scheduling, {name for item in items for name in item.entries})
         try:
-            found = await self._handlers.unsuitable_nodes(pod, items, nodes, asked)
+            refused = await self._handlers.unsuitable_nodes(pod, items, nodes, asked)
         except Exception as error:
             raise ClaimError(items[0].claim, error) from error
         uids = [item.claim.uid for item in items]
-        if not isinstance(found, RefusedNodes):
-            found = RefusedNodes(
-                found if isinstance(found, Mapping) else dict.fromkeys(uids, found)
+        if not isinstance(refused, RefusedNodes):
+            refused = RefusedNodes(
+                refused if isinstance(refused, Mapping) else dict.fromkeys(uids, refused)
             )
-        by_claim = {uid: found.by_claim.get(uid, ()) for uid in uids}
-        return RefusedNodes(by_claim, found.reasons)
+        by_claim = {uid: refused.by_claim.get(uid, ()) for uid in uids}
+        return RefusedNodes(by_claim, refused.reasons)
 
     async def _allocate(
         self, items: Sequence[ClaimItem], pod: Pod | None, node: str | None

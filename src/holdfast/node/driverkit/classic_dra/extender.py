@@ -237,7 +237,7 @@ class ExtenderProcess:
             entries = classic_entries(pod)
         except InvalidEntries as error:
             raise HoldfastError(f"pod {pod.name}: {error}") from error
-        found = []
+        claims = []
         for claim in {entry.claim_name: self._claim(pod, entry) for entry in entries}.values():
             name = claim.spec.resource_class_name
             resource_class = self._classes.get(name)
@@ -250,8 +250,8 @@ class ExtenderProcess:
                 of_class = await self._handlers.class_parameters(resource_class)
                 of_claim = await self._handlers.claim_parameters(claim, resource_class, of_class)
                 request = ClaimParameters(of_claim, of_class)
-            found.append(RequestedClaim(claim, resource_class, request))
-        return found
+            claims.append(RequestedClaim(claim, resource_class, request))
+        return claims
 
     def is_ready(self, node: str) -> bool:
         """Return whether the inventory of a new node is published."""

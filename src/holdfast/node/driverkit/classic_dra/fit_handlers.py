@@ -87,9 +87,9 @@ class FitHandlers:
         self._classes = {each: kept for each, kept in self._classes.items() if kept[0] > now}
         if key not in self._classes:
             raw = await self._reader.read(reference, reference.namespace)
-            found = parameters_of(raw, wanted)
-            self._classes[key] = (now + CLASS_PARAMETERS_SECONDS, found)
-            return found
+            parameters = parameters_of(raw, wanted)
+            self._classes[key] = (now + CLASS_PARAMETERS_SECONDS, parameters)
+            return parameters
         return self._classes[key][1]
 
     async def claim_parameters(
@@ -118,15 +118,15 @@ class FitHandlers:
             if not isinstance(choices, str) and all(_gives(i, choices) for i in items):
                 self._hold(items, self._pool(selected), choices)
                 return RefusedNodes({})
-        found = await self._choices(items, nodes)
-        unsuitable = {node: why for node, why in found.items() if isinstance(why, str)}
+        by_node = await self._choices(items, nodes)
+        unsuitable = {node: why for node, why in by_node.items() if isinstance(why, str)}
         potential = {*asked.potential_nodes, selected}
         by_claim = {item.claim.uid: set(unsuitable) for item in items}
         for item in items:
             if is_optional(item.claim_parameters):
                 granted = {
                     node: choices[item.claim.uid].amount
-                    for node, choices in found.items()
+                    for node, choices in by_node.items()
                     if not isinstance(choices, str)
                 }
                 by_claim[item.claim.uid] |= less_preferred(granted, potential)
@@ -145,14 +145,14 @@ class FitHandlers:
         self, items: Sequence[ClaimItem], nodes: Sequence[str]
     ) -> dict[str, dict[str, Choice] | str]:
         """Ask ``fits`` about nodes; if it is slow, other tasks go on between them."""
-        found: dict[str, dict[str, Choice] | str] = {}
+        by_node: dict[str, dict[str, Choice] | str] = {}
         began = self._clock.monotonic()
         for node in nodes:
-            found[node] = self._choose(items, self._pool(node))
+            by_node[node] = self._choose(items, self._pool(node))
             if self._clock.monotonic() - began > MOST_BUSY_SECONDS:
                 await asyncio.sleep(0)  # else the process may lose its lease
                 began = self._clock.monotonic()
-        return found
+        return by_node
 
     async def allocate(
         self, items: Sequence[ClaimItem], selected_node: str | None
@@ -218,27 +218,27 @@ class FitHandlers:
     def _choose(self, items: Sequence[ClaimItem], pool: str) -> dict[str, Choice] | str:
         """Return a choice for each item by uid, or why not all fit; booked items keep theirs."""
         known = self.bookings.on_pool(pool)
-        found = {
+        by_uid = {
             item.claim.uid: choice_of(known[item.claim.uid].claim)
             for item in items
             if item.claim.uid in known
         }
-        missing = [item for item in items if item.claim.uid not in found]
+        missing = [item for item in items if item.claim.uid not in by_uid]
         if missing:
             requests = [ClaimParameters(i.claim_parameters, i.class_parameters) for i in missing]
             key = msgspec.json.encode([[r.parameters, r.class_parameters] for r in requests])
             choices = self.bookings.choose(pool, self._functions.fits, requests, key)
             if isinstance(choices, str):
                 return choices
-            found |= {i.claim.uid: one for i, one in zip(missing, choices, strict=True)}
-        return found
+            by_uid |= {i.claim.uid: one for i, one in zip(missing, choices, strict=True)}
+        return by_uid
 
     def _hold(self, items: Sequence[ClaimItem], pool: str, choices: Mapping[str, Choice]) -> None:
         known = self.bookings.on_pool(pool)
         new = [item for item in items if item.claim.uid not in known]
-        found = {item.claim.uid: self._booked(item, choices[item.claim.uid]) for item in new}
-        self._check_quota(new, found)
-        for uid, claim in found.items():
+        by_uid = {item.claim.uid: self._booked(item, choices[item.claim.uid]) for item in new}
+        self._check_quota(new, by_uid)
+        for uid, claim in by_uid.items():
             self.bookings.hold(Booking(uid, pool, claim))
 
     def _booked(self, item: ClaimItem, choice: Choice) -> BookedClaim:
@@ -298,10 +298,10 @@ class FitHandlers:
         if selector is None:
             return True
         try:
-            found = await self._client.get(NODES, node)
+            obj = await self._client.get(NODES, node)
         except NotFound:
             return False
-        return compile_selector(selector).matches(found.metadata.labels, node)
+        return compile_selector(selector).matches(obj.metadata.labels, node)
 
     def _check_quota(self, items: Sequence[ClaimItem], bookings: Mapping[str, BookedClaim]) -> None:
         """Raise QuotaExceeded if the author's quota refuses one of several new claims.

@@ -109,12 +109,12 @@ Fits = Callable[[Sequence[FreeDevice], Any, Any], Choice | None]
 def quantity(value: AmountText) -> Quantity:
     """Parse an amount; raises WrongChoice. A negative one would add to what is free."""
     try:
-        found = Quantity.parse(value)
+        amount = Quantity.parse(value)
     except BadRequest as error:
         raise WrongChoice(f"{value!r} is not an amount: {error}") from error
-    if found < _ZERO:
+    if amount < _ZERO:
         raise WrongChoice(f"{value!r} is not an amount: it is negative")
-    return found
+    return amount
 
 
 def without(free: Sequence[FreeDevice], choice: Choice) -> list[FreeDevice]:
@@ -179,7 +179,7 @@ def reasons_text(reasons: Mapping[str, str]) -> str:
     nodes: dict[str, list[str]] = {}
     for node in sorted(reasons):
         nodes.setdefault(reasons[node], []).append(node)
-    return "; ".join(f"{_names(found)}: {why}" for why, found in nodes.items())
+    return "; ".join(f"{_names(names)}: {why}" for why, names in nodes.items())
 
 
 def _names(nodes: Sequence[str]) -> str:

@@ -89,11 +89,11 @@ class ClassicFunctions:
         self, wrap: Callable[[str, Callable[..., Any]], Callable[..., Any]]
     ) -> ClassicFunctions:
         """Return a copy with other functions, which ``wrap`` makes of names and functions."""
-        found = ClassicFunctions(
+        copy = ClassicFunctions(
             self._driver, self.params, self.class_params, self.handle, self.structured
         )
-        found._functions = {name: wrap(name, each) for name, each in self._functions.items()}
-        return found
+        copy._functions = {name: wrap(name, each) for name, each in self._functions.items()}
+        return copy
 
     def check(self, has_inventory: bool) -> None:
         """Raise BadConfiguration for functions that do not go together."""

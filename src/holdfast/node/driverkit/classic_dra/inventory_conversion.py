@@ -35,7 +35,7 @@ def booked(
     """
     request = request or ClaimParameters()
     shares = (BookedShare(device=one.device, capacity=dict(one.capacity)) for one in choice.shares)
-    found = BookedClaim(
+    booked_claim = BookedClaim(
         namespace=namespace,
         name=name,
         devices=choice.whole,
@@ -46,9 +46,9 @@ def booked(
         parameters=msgspec.to_builtins(request.parameters),
         class_parameters=msgspec.to_builtins(request.class_parameters),
     )
-    if (size := len(msgspec.json.encode(found))) > MAX_BOOKING_BYTES:
+    if (size := len(msgspec.json.encode(booked_claim))) > MAX_BOOKING_BYTES:
         raise HoldfastError(f"its booking has {size} bytes, more than {MAX_BOOKING_BYTES}")
-    return found
+    return booked_claim
 
 
 def choice_of(claim: BookedClaim) -> Choice:
@@ -105,6 +105,6 @@ def _free(device: ApiDevice) -> FreeDevice:
 
 
 def _plain(value: DeviceAttribute) -> Attribute:
-    found = (getattr(value, name) for name in value.__struct_fields__)
-    one: Attribute = next((each for each in found if each is not None), "")
+    values = (getattr(value, name) for name in value.__struct_fields__)
+    one: Attribute = next((each for each in values if each is not None), "")
     return one

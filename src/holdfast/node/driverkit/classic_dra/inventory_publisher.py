@@ -151,14 +151,14 @@ class InventoryPublisher:
         except NotFound:
             await self._create(name, wanted)
             return
-        found = stored["spec"]
-        if found.get("driverName") != self._driver:
+        spec = stored["spec"]
+        if spec.get("driverName") != self._driver:
             raise Refused(
                 f"NodeInventory {self._namespace}/{name} belongs to driver "
-                f"{found.get('driverName')}: give each driver a namespace of its own"
+                f"{spec.get('driverName')}: give each driver a namespace of its own"
             )
         kept = {key: value for key, value in wanted.items() if value or key != "nodeName"}
-        if {key: found.get(key) for key in kept} != kept:
+        if {key: spec.get(key) for key in kept} != kept:
             meta = stored["metadata"]
             stored = await self._client.patch(
                 _RAW,

@@ -153,7 +153,9 @@ class InventoryStore:
 
     async def _patch(self, pool: str, allocated: dict[str, Any]) -> bool:
         """Write bookings; return False if the inventory was changed meanwhile and is read again."""
-        return await self._send(pool, lambda found: _bookings_patch(found, allocated), "status")
+        return await self._send(
+            pool, lambda inventory: _bookings_patch(inventory, allocated), "status"
+        )
 
     async def _patch_finalizers(self, pool: str, finalizers: list[str]) -> bool:
         """Write finalizers; return False as ``_patch`` does."""

@@ -58,13 +58,13 @@ def own_part(claim: ClassicClaim, driver: str) -> ClassicClaim:
 
 def nodes_to_check(scheduling: PodScheduling, entries: Collection[str]) -> list[str]:
     """Return the nodes to answer about, sorted: asked ones, and those answered before."""
-    found = set(scheduling.spec.potential_nodes)
+    nodes = set(scheduling.spec.potential_nodes)
     if scheduling.spec.selected_node:
-        found.add(scheduling.spec.selected_node)
+        nodes.add(scheduling.spec.selected_node)
     for claim in scheduling.status.claims:
         if claim.pod_resource_claim_name in entries:
-            found.update(claim.unsuitable_nodes)
-    return sorted(found)
+            nodes.update(claim.unsuitable_nodes)
+    return sorted(nodes)
 
 
 def open_question(scheduling: PodScheduling, entries: Collection[str]) -> PodSchedulingSpec:
@@ -89,11 +89,11 @@ def answer(nodes: Collection[str], selected: str) -> list[str]:
     >>> answer({"b", "a"}, "b")
     ['a', 'b']
     """
-    found = sorted(set(nodes))
-    if len(found) <= MAX_NODES:
-        return found
-    kept = found[:MAX_NODES]
-    return kept if selected not in found or selected in kept else [*kept[:-1], selected]
+    names = sorted(set(nodes))
+    if len(names) <= MAX_NODES:
+        return names
+    kept = names[:MAX_NODES]
+    return kept if selected not in names or selected in kept else [*kept[:-1], selected]
 
 
 def changed_claims(
@@ -103,10 +103,10 @@ def changed_claims(
 
     Entries of other drivers stay as they are.
     """
-    found = {
+    nodes_by_entry = {
         one.pod_resource_claim_name: list(one.unsuitable_nodes) for one in scheduling.status.claims
     }
-    new = found | {name: list(nodes) for name, nodes in answers.items()}
-    if new == found:
+    new = nodes_by_entry | {name: list(nodes) for name, nodes in answers.items()}
+    if new == nodes_by_entry:
         return None
     return [{"podResourceClaimName": name, "unsuitableNodes": new[name]} for name in new]

@@ -64,17 +64,17 @@ class NodeAllocation:
         answered, so that no result of a call is lost.
         """
         try:
-            found = await self._client.get(NODE_INVENTORIES, self._node, self._namespace)
+            inventory = await self._client.get(NODE_INVENTORIES, self._node, self._namespace)
         except NotFound:
             return
-        allocated, answers = found.status.allocated, found.spec.answers
+        allocated, answers = inventory.status.allocated, inventory.spec.answers
         unanswered = [uid for uid in allocated if uid not in answers or not answers[uid].is_final]
         changes: dict[str, NodeAnswer | None] = {uid: None for uid in answers.keys() - allocated}
         changes |= {uid: NodeAnswer(begun=True) for uid in unanswered if uid not in answers}
-        await self._write(changes, version_guard(found))
+        await self._write(changes, version_guard(inventory))
         results = {uid: await self._answer(uid, allocated[uid]) for uid in unanswered}
         final = {uid: answer for uid, answer in results.items() if answer is not None}
-        await self._write(final, {"uid": found.uid})
+        await self._write(final, {"uid": inventory.uid})
 
     async def _write(
         self, changes: Mapping[str, NodeAnswer | None], guard: Mapping[str, str]

@@ -17,15 +17,15 @@ from holdfast.runtime.errors import NotFound
 
 def classic_claim(namespace: str, name: str, uid: str, handle: str, data_type: Any) -> Claim:
     """Return a claim with the devices of its handle; a handle of the author's own stays text."""
-    found = decode_handle(handle, data_type)
-    if found is None:
+    decoded_handle = decode_handle(handle, data_type)
+    if decoded_handle is None:
         return Claim(namespace, name, uid, (), handle)
-    whole = (AllocatedDevice(device, found.node, "") for device in found.devices)
+    whole = (AllocatedDevice(device, decoded_handle.node, "") for device in decoded_handle.devices)
     shares = (
-        AllocatedDevice(one.device, found.node, "", consumed_capacity=one.capacity)
-        for one in found.shares
+        AllocatedDevice(one.device, decoded_handle.node, "", consumed_capacity=one.capacity)
+        for one in decoded_handle.shares
     )
-    return Claim(namespace, name, uid, (*whole, *shares), found)
+    return Claim(namespace, name, uid, (*whole, *shares), decoded_handle)
 
 
 def has_nothing(claim: Claim) -> bool:

@@ -41,14 +41,14 @@ class _Node(dra_classic_pb2_grpc.NodeServicer):
     async def NodePrepareResource(
         self, request: dra_classic_pb2.NodePrepareResourceRequest, context: Any
     ) -> dra_classic_pb2.NodePrepareResourceResponse:
-        found = await self._answered(
+        prepared = await self._answered(
             self._preparation.prepare_classic(
                 request.namespace, request.claim_name, request.claim_uid, request.resource_handle
             ),
             f"prepare {request.namespace}/{request.claim_name}",
             context,
         )
-        names = [name for ids in found.cdi_ids for name in ids]
+        names = [name for ids in prepared.cdi_ids for name in ids]
         return dra_classic_pb2.NodePrepareResourceResponse(cdi_devices=names)
 
     async def NodeUnprepareResource(

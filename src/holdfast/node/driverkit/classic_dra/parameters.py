@@ -61,10 +61,10 @@ class ParameterReader:
     async def _resource(self, reference: ParametersReference) -> Untyped | None:
         key = reference.api_group, reference.kind
         if key not in self._resources:
-            found = await self._discover(*key)
-            if found is None:
+            resource = await self._discover(*key)
+            if resource is None:
                 return None
-            self._resources[key] = found
+            self._resources[key] = resource
         return self._resources[key]
 
     async def _discover(self, group: str, kind: str) -> Untyped | None:
@@ -84,8 +84,8 @@ class ParameterReader:
         return None
 
     async def _json(self, path: str) -> dict[str, Any]:
-        found: dict[str, Any] = msgspec.json.decode(await self._client.raw(path))
-        return found
+        document: dict[str, Any] = msgspec.json.decode(await self._client.raw(path))
+        return document
 
 
 def parameters_of(raw: Mapping[str, Any], wanted: Any) -> Any:
@@ -234,5 +234,5 @@ def _object_schema(wanted: type, at: str) -> JsonObject:
         if each.default is dataclasses.MISSING and not factory:
             required.append(name)
         properties[name] = schema
-    found: JsonObject = {"type": "object", "properties": properties}
-    return found | ({"required": required} if required else {})
+    object_schema: JsonObject = {"type": "object", "properties": properties}
+    return object_schema | ({"required": required} if required else {})

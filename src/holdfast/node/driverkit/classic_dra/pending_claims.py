@@ -50,7 +50,7 @@ class ClaimItems:
 
         Raises NotYet for a missing claim, ClaimError for a missing class.
         """
-        found: dict[str, PendingClaim] = {}
+        by_uid: dict[str, PendingClaim] = {}
         try:
             entries = classic_entries(pod)
         except InvalidEntries as error:
@@ -68,9 +68,9 @@ class ClaimItems:
                 name = claim.spec.resource_class_name
                 raise ClaimError(claim, HoldfastError(f"there is no ResourceClass {name}"))
             if resource_class.driver_name == self._driver:
-                names = found.get(claim.uid, (claim, resource_class, ()))[2]
-                found[claim.uid] = (claim, resource_class, (*names, entry.name))
-        return [found[uid] for uid in sorted(found)]
+                names = by_uid.get(claim.uid, (claim, resource_class, ()))[2]
+                by_uid[claim.uid] = (claim, resource_class, (*names, entry.name))
+        return [by_uid[uid] for uid in sorted(by_uid)]
 
     async def read(
         self, claim: ClassicClaim, resource_class: ClassicClass, entries: tuple[str, ...]

@@ -37,10 +37,10 @@ class PodSchedulings:
         if known is None:
             return None
         try:
-            found = await self._client.get(self._resource, known.name, known.namespace)
+            scheduling = await self._client.get(self._resource, known.name, known.namespace)
         except NotFound:
             return None
-        return self._known.put(found)
+        return self._known.put(scheduling)
 
     async def publish(
         self, scheduling: PodScheduling, answers: Mapping[str, Sequence[str]]

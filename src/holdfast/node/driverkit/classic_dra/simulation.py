@@ -77,15 +77,15 @@ class Session:
         self, pod: Pod, claims: Sequence[RequestedClaim], node: Node
     ) -> UnusableNode | None:
         """Return why the claims of a pod cannot be used on a node, or None."""
-        found = self._choices(pod, claims, node)
-        return found if isinstance(found, UnusableNode) else None
+        choices = self._choices(pod, claims, node)
+        return choices if isinstance(choices, UnusableNode) else None
 
     def select(self, pod: Pod, claims: Sequence[RequestedClaim], node: Node) -> None:
         """Allocate the claims of a pod on a node; raises Unsuitable."""
-        found = self._choices(pod, claims, node)
-        if isinstance(found, UnusableNode):
-            raise Unsuitable(found.reason)
-        for needed, choice in found:
+        choices = self._choices(pod, claims, node)
+        if isinstance(choices, UnusableNode):
+            raise Unsuitable(choices.reason)
+        for needed, choice in choices:
             if choice is not None:
                 pool = self._pool(node)
                 free = self._free_on(node)
@@ -112,10 +112,10 @@ class Session:
             free = self._free_on(node)
             if free is None:
                 return UnusableNode(NEW_NODE)
-            found = choose(self._fits, free, [needed.request for needed in pending])
-            if isinstance(found, str):
-                return UnusableNode(found, everywhere=self._network)
-            chosen = {n.claim.key: choice for n, choice in zip(pending, found, strict=True)}
+            choices = choose(self._fits, free, [needed.request for needed in pending])
+            if isinstance(choices, str):
+                return UnusableNode(choices, everywhere=self._network)
+            chosen = {n.claim.key: choice for n, choice in zip(pending, choices, strict=True)}
         return [(needed, chosen.get(needed.claim.key)) for needed in claims]
 
     def _unusable(self, pod: Pod, claim: ClassicClaim, node: Node) -> UnusableNode | None:
