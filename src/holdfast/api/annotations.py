@@ -36,18 +36,18 @@ class _ResourceNames(Struct, frozen=True):
 
 def allocated_reservation(pod: Pod) -> AllocatedReservation | None:
     """Return the reservation that the pod's annotation names, if any."""
-    found: AllocatedReservation | None = decode_annotation(
+    reservation: AllocatedReservation | None = decode_annotation(
         pod.metadata.annotations, ALLOCATED, AllocatedReservation
     )
-    return found
+    return reservation
 
 
 def restricted_names(reservation: Reservation) -> tuple[str, ...]:
     """Return the resources a Restricted reservation limits; empty means all that it reserves."""
-    found: _ResourceNames | None = decode_annotation(
+    resource_names: _ResourceNames | None = decode_annotation(
         reservation.metadata.annotations, RESTRICTED_OPTIONS, _ResourceNames
     )
-    return (found and found.resources) or ()
+    return (resource_names and resource_names.resources) or ()
 
 
 def parse_annotation(annotations: Mapping[str, str], key: str, kind: type[T]) -> T | None:

@@ -86,10 +86,10 @@ def child(path: str, name: str) -> str:
 
 def raise_if_any(causes: Iterable[Cause]) -> None:
     """Raise BadRequest with all causes, if there are any."""
-    found = tuple(causes)
-    if not found:
+    all_causes = tuple(causes)
+    if not all_causes:
         return
-    raise BadRequest(aggregate_message(found), Details(causes=found))
+    raise BadRequest(aggregate_message(all_causes), Details(causes=all_causes))
 
 
 _GO_ESCAPES = {

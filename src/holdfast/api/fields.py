@@ -64,14 +64,14 @@ def parse(text: str) -> FieldSelector:
     >>> str(parse("b==2,a=1"))
     'a=1,b=2'
     """
-    found = []
+    requirements = []
     for term in sorted(_split(text)):
         operator = _OPERATOR.search(term)
         if operator is None:
             raise BadRequest(f"invalid selector: '{text}'; can't understand '{term}'")
         value = unescape(term[operator.end() :])
-        found.append(FieldRequirement(term[: operator.start()], value, operator[0] != "!="))
-    return FieldSelector(tuple(found))
+        requirements.append(FieldRequirement(term[: operator.start()], value, operator[0] != "!="))
+    return FieldSelector(tuple(requirements))
 
 
 def _split(text: str) -> list[str]:

@@ -14,20 +14,20 @@ from holdfast.api.decode import JsonMapping
 
 def map_at(where: JsonMapping, key: str) -> dict[str, Any]:
     """Return the map under a key; empty if it is absent or no map."""
-    found = where.get(key)
-    return found if isinstance(found, dict) else {}
+    value = where.get(key)
+    return value if isinstance(value, dict) else {}
 
 
 def list_at(where: JsonMapping, key: str) -> Sequence[Any]:
     """Return the list under a key; empty if it is absent or no list."""
-    found = where.get(key)
-    return found if isinstance(found, list) else ()
+    value = where.get(key)
+    return value if isinstance(value, list) else ()
 
 
 def maps_at(where: JsonMapping, key: str) -> list[dict[str, Any]]:
     """Return the list of maps under a key; an item that is no map counts as empty."""
-    found = list_at(where, key)
-    return [item if isinstance(item, dict) else {} for item in found]
+    items = list_at(where, key)
+    return [item if isinstance(item, dict) else {} for item in items]
 
 
 def text_at(where: JsonMapping, key: str) -> str:

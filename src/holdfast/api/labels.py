@@ -42,28 +42,28 @@ class LabelRequirement:
 
     def matches(self, labels: Labels) -> bool:
         """Return whether the labels match."""
-        found = labels.get(self.key)
+        value = labels.get(self.key)
         match self.operator:
             case "in" | "=" | "==":
-                return found is not None and self._lists(found)
+                return value is not None and self._lists(value)
             case "notin" | "!=":
-                return found is None or not self._lists(found)
+                return value is None or not self._lists(value)
             case "exists":
-                return found is not None
+                return value is not None
             case "!":
-                return found is None
+                return value is None
             case _:
-                return found is not None and self._compares(found)
+                return value is not None and self._compares(value)
 
-    def _lists(self, found: str) -> bool:
+    def _lists(self, value: str) -> bool:
         values = self.values
         if len(values) <= _FEW:
-            return found in values
-        at = bisect_left(values, found)
-        return at < len(values) and values[at] == found
+            return value in values
+        at = bisect_left(values, value)
+        return at < len(values) and values[at] == value
 
-    def _compares(self, found: str) -> bool:
-        left, right = names.parse_integer(found), names.parse_integer(self.values[0])
+    def _compares(self, value: str) -> bool:
+        left, right = names.parse_integer(value), names.parse_integer(self.values[0])
         if left is None or right is None:
             return False
         return left > right if self.operator == GREATER else left < right
@@ -183,13 +183,13 @@ def from_selector(selector: LabelSelector | None) -> Selector:
     """Compile a LabelSelector: absent matches nothing, empty matches everything."""
     if selector is None:
         return NOTHING
-    found = [require(k, EQUALS, (v,)) for k, v in selector.match_labels.items()]
+    requirements = [require(k, EQUALS, (v,)) for k, v in selector.match_labels.items()]
     for expression in selector.match_expressions:
         operator = _BY_STRUCT_NAME.get(expression.operator)
         if operator is None:
             raise BadRequest(f'"{expression.operator}" is not a valid label selector operator')
-        found.append(require(expression.key, operator, expression.values))
-    return conjunction(found)
+        requirements.append(require(expression.key, operator, expression.values))
+    return conjunction(requirements)
 
 
 def selector_or_nothing(selector: LabelSelector | None) -> Selector:
@@ -240,14 +240,14 @@ def parse(text: str) -> Selector:
     """
     tokens = [(symbol or word, bool(word)) for symbol, word in _TOKEN.findall(text)]
     reader = _Reader([*(token for token in tokens if token[0]), (_END, False)])
-    found: list[LabelRequirement] = []
+    requirements: list[LabelRequirement] = []
     message = "found '{}', expected: !, identifier, or 'end of string'"
-    while reader.peek()[0] != _END or found:
+    while reader.peek()[0] != _END or requirements:
         text_, word = reader.peek()
         if not word and text_ != "!":
             raise BadRequest(message.format(text_))
         try:
-            found.append(_requirement(reader))
+            requirements.append(_requirement(reader))
         except BadRequest as error:
             raise BadRequest(f"unable to parse requirement: {error}", error.details) from None
         separator, _ = reader.take()
@@ -256,7 +256,7 @@ def parse(text: str) -> Selector:
         if separator != ",":
             raise BadRequest(f"found '{separator}', expected: ',' or 'end of string'")
         message = "found '{}', expected: identifier after ','"
-    return conjunction(found)
+    return conjunction(requirements)
 
 
 def _requirement(reader: _Reader) -> LabelRequirement:

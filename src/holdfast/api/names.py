@@ -107,13 +107,13 @@ def label_key(text: str) -> list[str]:
         ]
     errors = []
     if len(parts) == 2:
-        found = long_name(parts[0]) if parts[0] else [_EMPTY]
-        errors += [f"prefix part {error}" for error in found]
+        part_errors = long_name(parts[0]) if parts[0] else [_EMPTY]
+        errors += [f"prefix part {error}" for error in part_errors]
     name = parts[-1]
-    found = _too_long(name, 63, "bytes") if name else [_EMPTY]
+    part_errors = _too_long(name, 63, "bytes") if name else [_EMPTY]
     if not _matches_key(name):
-        found.append(shape)
-    return errors + [f"name part {error}" for error in found]
+        part_errors.append(shape)
+    return errors + [f"name part {error}" for error in part_errors]
 
 
 def label_value(text: str) -> list[str]:

@@ -32,7 +32,7 @@ def compile_expressions(
     expressions: Iterable[Requirement], path: str = ""
 ) -> tuple[Selector, list[Cause]]:
     """Compile label expressions and return their errors; without expressions nothing matches."""
-    found: list[LabelRequirement] = []
+    requirements: list[LabelRequirement] = []
     causes: list[Cause] = []
     for i, expression in enumerate(expressions):
         at = f"{path}[{i}]"
@@ -42,16 +42,16 @@ def compile_expressions(
             continue
         causes += label_selection.check(expression.key, operator, expression.values, at)
         values = tuple(sorted(set(expression.values)))
-        found.append(LabelRequirement(expression.key, operator, values))
-    if causes or not found:
+        requirements.append(LabelRequirement(expression.key, operator, values))
+    if causes or not requirements:
         return NOTHING, causes
-    return label_selection.conjunction(found), causes
+    return label_selection.conjunction(requirements), causes
 
 
 def _compile_fields(
     expressions: Iterable[Requirement], path: str
 ) -> tuple[FieldSelector, list[Cause]]:
-    found: list[FieldRequirement] = []
+    requirements: list[FieldRequirement] = []
     causes: list[Cause] = []
     for i, expression in enumerate(expressions):
         at = f"{path}[{i}]"
@@ -63,8 +63,8 @@ def _compile_fields(
             causes.append(invalid(where, list(expression.values), "must have one element"))
         else:
             equal = expression.operator == "In"
-            found.append(FieldRequirement(expression.key, expression.values[0], equal))
-    return FieldSelector(tuple(found)), causes
+            requirements.append(FieldRequirement(expression.key, expression.values[0], equal))
+    return FieldSelector(tuple(requirements)), causes
 
 
 @dataclass(frozen=True, slots=True)

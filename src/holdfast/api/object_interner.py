@@ -119,11 +119,11 @@ class ObjectInterner:
         if not pairs:
             return pairs
         key = tuple(pairs.items())
-        found = self._parts.get(key)
-        if found is None:
+        mapping = self._parts.get(key)
+        if mapping is None:
             mine = {self._share(k, k): self._share(v, v) for k, v in key}
-            found = self._share(key, mine)
-        return found
+            mapping = self._share(key, mine)
+        return mapping
 
     def _limit_parts(self) -> None:
         if len(self._parts) > _MAX_PARTS:

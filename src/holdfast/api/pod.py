@@ -297,8 +297,8 @@ def claim_name(pod: Pod, entry: PodResourceClaim) -> str | None:
 
 def claim_names(pod: Pod) -> tuple[str, ...]:
     """Return the names of the pod's claims, that for extended resources included."""
-    found = [claim_name(pod, entry) for entry in pod.structured_claims]
+    names = [claim_name(pod, entry) for entry in pod.structured_claims]
     special = pod.status.extended_resource_claim_status
     if special is not None:
-        found.append(special.resource_claim_name)
-    return tuple(name for name in found if name)
+        names.append(special.resource_claim_name)
+    return tuple(name for name in names if name)

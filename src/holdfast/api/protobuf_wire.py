@@ -40,7 +40,7 @@ def message_fields(data: bytes) -> Fields:
     >>> message_fields(b"\x08\x05\x12\x01a")
     [(1, 5), (2, b'a')]
     """
-    found: Fields = []
+    fields: Fields = []
     at, end = 0, len(data)
     while at < end:
         key, at = (data[at], at + 1) if data[at] < 128 else read_varint(data, at)
@@ -50,8 +50,8 @@ def message_fields(data: bytes) -> Fields:
         else:
             size, at = (data[at], at + 1) if data[at] < 128 else read_varint(data, at)
         if wire == VARINT:
-            found.append((key >> 3, size))
+            fields.append((key >> 3, size))
             continue
-        found.append((key >> 3, data[at : at + size]))
+        fields.append((key >> 3, data[at : at + size]))
         at += size
-    return found
+    return fields

@@ -135,8 +135,8 @@ def container_request_nanos(pod: Pod, options: PodResourcesOptions = AS_SCHEDULE
 
     def requested(container: Container, status: ContainerStatus | None) -> Nanos:
         actual, allocated = (status.resources, status.allocated_resources) if status else (None, {})
-        found = _effective_request(pod, container.resources.requests, actual, allocated)
-        return {**options.missing, **found} if options.missing else found
+        request = _effective_request(pod, container.resources.requests, actual, allocated)
+        return {**options.missing, **request} if options.missing else request
 
     return _aggregate(pod, requested, options)
 

@@ -241,5 +241,5 @@ class VolumeAttachment(Object, frozen=True):
 
 
 def _storage(amounts: ResourceAmounts) -> Quantity:
-    found = amounts.get("storage")
-    return _NOTHING if found is None else Quantity.parse(found)
+    amount = amounts.get("storage")
+    return _NOTHING if amount is None else Quantity.parse(amount)

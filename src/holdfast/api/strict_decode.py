@@ -37,10 +37,10 @@ def decode_struct(kind: type[T], raw: Any, path: str, causes: list[Cause]) -> T:
     if raw is None:
         return kind()
     try:
-        found: T = _struct(kind, raw, path, causes)
+        value: T = _struct(kind, raw, path, causes)
     except _Invalid:
         return kind()
-    return found
+    return value
 
 
 def _value(kind: Any, raw: Any, path: str, causes: list[Cause]) -> Any:
@@ -63,7 +63,7 @@ def _struct(kind: Any, raw: Any, path: str, causes: list[Cause]) -> Any:
     if not isinstance(raw, dict):
         raise _add_cause(causes, invalid(path, raw, "must be an object"))
     fields = _fields(kind)
-    found: dict[str, Any] = {}
+    attributes: dict[str, Any] = {}
     for name, value in raw.items():
         at = child(path, str(name))
         if name not in fields:
@@ -71,23 +71,23 @@ def _struct(kind: Any, raw: Any, path: str, causes: list[Cause]) -> Any:
         elif value is not None:
             attribute, of = fields[name]
             try:
-                found[attribute] = _value(of, value, at, causes)
+                attributes[attribute] = _value(of, value, at, causes)
             except _Invalid:
                 continue
-    return kind(**found)
+    return kind(**attributes)
 
 
 def _items(kind: Any, raw: Any, path: str, causes: list[Cause]) -> tuple[Any, ...]:
     if not isinstance(raw, list | tuple):
         raise _add_cause(causes, invalid(path, raw, "must be a list"))
-    found = []
+    items = []
     for i, item in enumerate(raw):
         try:
-            found.append(_value(kind, item, f"{path}[{i}]", causes))
+            items.append(_value(kind, item, f"{path}[{i}]", causes))
         except _Invalid:
             # Later checks report list indexes, so an invalid item keeps its place.
-            found.append(kind() if isinstance(kind, type) else None)
-    return tuple(found)
+            items.append(kind() if isinstance(kind, type) else None)
+    return tuple(items)
 
 
 def _seconds(raw: Any, path: str, causes: list[Cause]) -> Seconds:

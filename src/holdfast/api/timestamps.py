@@ -19,12 +19,12 @@ def parse_rfc3339(text: str) -> float:
     (0.0, 0.5)
     """
     try:
-        found = datetime.fromisoformat(text)
+        time = datetime.fromisoformat(text)
     except ValueError:
         raise BadRequest(f'"{text}" is not an RFC 3339 time') from None
-    if found.tzinfo is None:
+    if time.tzinfo is None:
         raise BadRequest(f'"{text}" is not an RFC 3339 time: it has no time zone')
-    return found.timestamp()
+    return time.timestamp()
 
 
 def seconds_of(time: str | None) -> float | None:

@@ -73,13 +73,13 @@ def _renamed(affinity: NodeSelector, old: str, new: str) -> NodeSelector:
     def rename(requirement: Requirement) -> Requirement:
         return replace(requirement, key=new) if requirement.key == old else requirement
 
-    return _each(affinity, lambda found: tuple(map(rename, found)))
+    return _each(affinity, lambda requirements: tuple(map(rename, requirements)))
 
 
 def _narrowed(affinity: NodeSelector | None, more: Requirement) -> NodeSelector:
     if affinity is None or not affinity.node_selector_terms:
         affinity = NodeSelector(node_selector_terms=(NodeSelectorTerm(),))
-    return _each(affinity, lambda found: (*found, more))
+    return _each(affinity, lambda requirements: (*requirements, more))
 
 
 def _each(

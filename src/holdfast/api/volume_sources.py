@@ -128,5 +128,5 @@ def _ebs_id(text: str) -> str:
     """Return the id of an EBS volume, given as an id or as ``aws://zone/vol-…``."""
     if not text.startswith("aws://"):
         return text
-    found = text.rpartition("/")[2]
-    return found if _EBS_VOLUME.fullmatch(found) else text
+    volume_id = text.rpartition("/")[2]
+    return volume_id if _EBS_VOLUME.fullmatch(volume_id) else text

@@ -95,9 +95,9 @@ def _check_conversions(expression: str, tree: Node) -> None:
     """Raise CompileError if a conversion of a constant fails: upstream evaluates it at once."""
     for node in walk(tree):
         if isinstance(node, FunctionCall) and _is_constant(node):
-            found = program_of(node).eval(evaluator().Activation({}))
-            if found.type() == cel.Type.ERROR:
-                message = as_cel_go_message(str(found.value()))
+            result = program_of(node).eval(evaluator().Activation({}))
+            if result.type() == cel.Type.ERROR:
+                message = as_cel_go_message(str(result.value()))
                 raise CompileError(expression, f"program instantiation failed: {message}")
 
 

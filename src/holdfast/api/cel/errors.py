@@ -48,12 +48,12 @@ def as_cel_go_message(text: str) -> str:
     return _NO_OVERLOAD.sub(_with_receiver, message)
 
 
-def _with_receiver(found: re.Match[str]) -> str:
+def _with_receiver(match: re.Match[str]) -> str:
     """Write the types of a method's call as ``receiver.(arguments)``."""
-    start, column, name, types, source = found.groups()
+    start, column, name, types, source = match.groups()
     before = source[: int(column) - 1]
     if not before.endswith(f".{name}"):
-        return found[0]
+        return match[0]
     receiver, rest = _split_first(types)
     return f"{start} '{receiver}.({rest})'\n | {source}"
 

@@ -162,11 +162,11 @@ class _Estimate:
         if not call.overloads:
             return _Value(call, NOTHING)
         operands = [self._operand(one) for one in seen]
-        found = [_overload_estimate(call.function, one, operands) for one in call.overloads]
-        cost = found[0].cost
-        for other in found[1:]:
+        estimates = [_overload_estimate(call.function, one, operands) for one in call.overloads]
+        cost = estimates[0].cost
+        for other in estimates[1:]:
             cost = cost.union(other.cost)
-        sizes = [one.size for one in found if one.size is not None]
+        sizes = [one.size for one in estimates if one.size is not None]
         value = _Value(call, cost, computed=_union(sizes) if sizes else None)
         return self._with_parts(call, value, seen)
 
@@ -196,10 +196,10 @@ def _constant_size(node: Constant) -> Range:
     return exactly(len(node.text.decode(errors="replace")))
 
 
-def _union(found: Sequence[Range]) -> Range:
-    if not found:
+def _union(ranges: Sequence[Range]) -> Range:
+    if not ranges:
         return NOTHING
-    return Range(min(one.low for one in found), max(one.high for one in found))
+    return Range(min(one.low for one in ranges), max(one.high for one in ranges))
 
 
 def _overload_estimate(function: str, overload: str, operands: Sequence[Operand]) -> CallEstimate:
@@ -209,12 +209,12 @@ def _overload_estimate(function: str, overload: str, operands: Sequence[Operand]
         condition, yes, no = operands
         cost = condition.cost.plus(yes.cost.union(no.cost))
         return CallEstimate(cost, yes.most.union(no.most))
-    found = None
+    estimate = None
     for table, name in ((OF_LISTS, function), (OF_KUBERNETES, function), (OF_KUBERNETES, overload)):
-        if found is None and name in table:
-            found = table[name](operands)
-    found = found or _standard_estimate(overload, operands)
-    return CallEstimate(found.cost.plus(_costs(operands)), found.size)
+        if estimate is None and name in table:
+            estimate = table[name](operands)
+    estimate = estimate or _standard_estimate(overload, operands)
+    return CallEstimate(estimate.cost.plus(_costs(operands)), estimate.size)
 
 
 def _costs(operands: Sequence[Operand]) -> Range:

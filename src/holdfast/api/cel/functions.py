@@ -185,15 +185,17 @@ def _names(function: str, overload: str) -> list[str]:
     return names
 
 
-def _add(found: dict[tuple[str, bool, str], Any], name: str, declared: Mapping[str, Any]) -> None:
+def _add(
+    overloads: dict[tuple[str, bool, str], Any], name: str, declared: Mapping[str, Any]
+) -> None:
     member = "target" in declared
     parameters = [*([declared["target"]] if member else []), *declared["args"]]
     unknown = name in ("@indexOf", "@lastIndexOf")
     kinds = [_ANY if unknown else _kind(one) for one in parameters]
     key = (name, member, ",".join(kind.name() for kind in kinds))
     result = _T.DYN if name in ("min", "max", "sum") else _kind(declared["return"])
-    if key not in found:
-        found[key] = cel.Overload(
-            id=f"{name}_{len(found)}", return_type=result, parameters=kinds, is_member=member,
+    if key not in overloads:
+        overloads[key] = cel.Overload(
+            id=f"{name}_{len(overloads)}", return_type=result, parameters=kinds, is_member=member,
             impl=IMPLEMENTATIONS[declared["id"]],
         )  # fmt: skip

@@ -127,33 +127,33 @@ def _pattern(pattern: str, options: Any = _OPTIONS) -> Any:
 
 
 def _find(text: str, pattern: str, options: Any = _OPTIONS) -> str:
-    found = _pattern(pattern, options).search(text)
-    return found[0] if found else ""
+    match = _pattern(pattern, options).search(text)
+    return match[0] if match else ""
 
 
 def _find_all(text: str, pattern: str, limit: int = -1, options: Any = _OPTIONS) -> list[str]:
     """Return all matches; as in Go, an empty match right after another does not count."""
-    found: list[str] = []
+    matches: list[str] = []
     end = -1
     for match in _pattern(pattern, options).finditer(text):
-        if len(found) == limit:
+        if len(matches) == limit:
             break
         if match.end() > match.start() or match.start() != end:
-            found.append(match[0])
+            matches.append(match[0])
         end = match.end()
-    return found
+    return matches
 
 
 def _map_of(entries: list[Any]) -> dict[Any, Any]:
     """Return a map of ``[key, value]`` pairs, or of maps; the keys must differ."""
-    found: dict[Any, Any] = {}
+    mapping: dict[Any, Any] = {}
     for entry in entries:
         pairs = entry.items() if isinstance(entry, dict) else [entry]
         for key, value in pairs:
-            if key in found:
+            if key in mapping:
                 raise BadRequest(f"insert failed: key {key} already exists")
-            found[key] = value
-    return found
+            mapping[key] = value
+    return mapping
 
 
 def _comparable(value: Any) -> Hashable:

@@ -61,14 +61,14 @@ class DeclaredSize:
 
     def at(self, path: tuple[str, ...]) -> Range | None:
         """Return the size at a path of fields, ``@items``, ``@values`` and ``@keys``."""
-        found: DeclaredSize | None = self
+        size: DeclaredSize | None = self
         for name in path:
-            if found is None:
+            if size is None:
                 return None
             if name in ("@items", "@values"):
-                found = found.items
+                size = size.items
             elif name == "@keys":
-                found = found.keys
+                size = size.keys
             else:
-                found = found.fields.get(name, found.any_field)
-        return None if found is None else Range(0, found.most)
+                size = size.fields.get(name, size.any_field)
+        return None if size is None else Range(0, size.most)

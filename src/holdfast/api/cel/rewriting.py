@@ -125,8 +125,8 @@ class _Rewriter:
 
     def _function(self, call: FunctionCall) -> Node:
         if call.function in ("_[_]", "_[?_]", "_?._") and _is_table(call.arguments[0]):
-            found = _domain(call.arguments[0], call.arguments[1])
-            return found if call.function == "_[_]" else _call("optional.of", found)
+            domain = _domain(call.arguments[0], call.arguments[1])
+            return domain if call.function == "_[_]" else _call("optional.of", domain)
         if call.overloads and call.overloads[0] in _UNWRAP:
             return _unwrapped(call.arguments[0])
         if (constant := _folded(call)) is not None:
@@ -158,14 +158,14 @@ class _Rewriter:
             case Name(name):
                 return self._types.get(name)
             case Select(operand, field):
-                found = self._type(operand)
-                return None if found is None else found.field(field)
+                schema_type = self._type(operand)
+                return None if schema_type is None else schema_type.field(field)
             case FunctionCall("_[_]", (container, _)):
-                found = self._type(container)
-                return None if found is None else found.items
+                schema_type = self._type(container)
+                return None if schema_type is None else schema_type.items
             case FunctionCall("_+_", (first, _)):
-                found = self._type(first)
-                return found if found is not None and found.list_type else None
+                schema_type = self._type(first)
+                return schema_type if schema_type is not None and schema_type.list_type else None
         return None
 
     def _loop(self, loop: Loop, aliases: Aliases) -> Node:
@@ -206,11 +206,11 @@ def _domain(table: Node, domain: Node) -> Node:
 
 def _unwrapped(values: Node) -> Node:
     """Return ``values.filter(v, v.hasValue()).map(v, v.value())`` as one loop."""
-    name, found = Name("@value"), Name("@found")
+    name, accumulator = Name("@value"), Name("@found")
     one = Literal((_call("value", name, member=True),))
-    added = _call("_+_", found, one)
-    step = _call("_?_:_", _call("hasValue", name, member=True), added, found)
-    return Loop("@value", values, "@found", _EMPTY_LIST, _TRUE, step, found)
+    added = _call("_+_", accumulator, one)
+    step = _call("_?_:_", _call("hasValue", name, member=True), added, accumulator)
+    return Loop("@value", values, "@found", _EMPTY_LIST, _TRUE, step, accumulator)
 
 
 def _collecting(loop: Loop) -> Node:

@@ -160,10 +160,10 @@ class RuleScope:
         key = (text, optional_old_self)
         if key not in self._known:
             self._known[key] = self._compile(text, optional_old_self)
-        found = self._known[key]
-        if isinstance(found, CompileError):
-            raise found.with_traceback(None)
-        return found
+        expression = self._known[key]
+        if isinstance(expression, CompileError):
+            raise expression.with_traceback(None)
+        return expression
 
     def estimated_cost(self, expression: Expression) -> int:
         """Return the largest cost of an expression by upstream's estimate."""

@@ -159,12 +159,12 @@ def _object(schema: RawSchema) -> SchemaType | None:
     fields: dict[str, SchemaType] = {}
     fewest = 2
     for name, raw in (schema.get("properties") or {}).items():
-        found = _nested(raw)
-        if found is None:
+        field_type = _nested(raw)
+        if field_type is None:
             continue
-        fields.update(dict.fromkeys(field_spellings(name), found))
+        fields.update(dict.fromkeys(field_spellings(name), field_type))
         if name in required and raw.get("default") is None:
-            fewest += len(name) + found.fewest_bytes + 4
+            fewest += len(name) + field_type.fewest_bytes + 4
     size = DeclaredSize(fields={name: one.size for name, one in fields.items()})
     return SchemaType("object", size, fewest, fields=fields)
 

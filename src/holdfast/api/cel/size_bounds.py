@@ -88,8 +88,8 @@ class ValueBound:
     def field(self, name: str) -> SizeBound:
         """Return the bound of a field of maps."""
         if name not in self._fields:
-            found = [v[name] for v in self._values if isinstance(v, dict) and name in v]
-            self._fields[name] = ValueBound(found, self._charge)
+            values = [v[name] for v in self._values if isinstance(v, dict) and name in v]
+            self._fields[name] = ValueBound(values, self._charge)
         return self._fields[name]
 
     def split(self, separator: str) -> SizeBound:

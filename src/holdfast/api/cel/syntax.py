@@ -130,8 +130,8 @@ def read_tree(serialized: bytes) -> tuple[Node, dict[int, int]]:
 
 def _content(fields: Fields, number: int) -> bytes:
     """Return the content of a field that is no number, b"" if it is absent."""
-    for found, content in fields:
-        if found == number and isinstance(content, bytes):
+    for field_number, content in fields:
+        if field_number == number and isinstance(content, bytes):
             return content
     return b""
 
@@ -165,15 +165,15 @@ class _Reader:
         self.root = self._node(root)
 
     def _node(self, data: bytes) -> Node:
-        node_id, reader, found = 0, None, b""
+        node_id, reader, node_content = 0, None, b""
         for number, content in message_fields(data):
             if isinstance(content, int):
                 node_id = content
             else:
-                reader, found = _READERS.get(number), content
+                reader, node_content = _READERS.get(number), content
         if reader is None:
             return Constant(None)
-        node = reader(self, found, node_id, self._types.get(node_id, DYN))
+        node = reader(self, node_content, node_id, self._types.get(node_id, DYN))
         self.offsets[id(node)] = self._positions.get(node_id, 0)
         return node
 

@@ -74,12 +74,12 @@ class Url:
 
     def query_values(self) -> dict[str, list[str]]:
         """Return the values of each parameter; parts that cannot be read are left out."""
-        found: dict[str, list[str]] = {}
+        values: dict[str, list[str]] = {}
         for part in self.query.split("&"):
             if part and ";" not in part and not _BAD_ESCAPE.search(part):
                 key, _, value = part.partition("=")
-                found.setdefault(unquote_plus(key), []).append(unquote_plus(value))
-        return found
+                values.setdefault(unquote_plus(key), []).append(unquote_plus(value))
+        return values
 
 
 def _scheme(text: str) -> tuple[str, str]:

@@ -54,8 +54,8 @@ def shadow_names(pod: Pod) -> dict[str, str]:
 
 def missing_shadow(pod: Pod, entries: Iterable[ClassicEntry]) -> str:
     """Return why a kubelet would start a pod without its classic claims, or ""."""
-    found = shadow_names(pod)
-    missing = [entry.name for entry in entries if entry.name not in found]
+    names = shadow_names(pod)
+    missing = [entry.name for entry in entries if entry.name not in names]
     if not missing:
         return ""
     return (
@@ -106,8 +106,8 @@ def classic_reference(claim: ResourceClaim, driver: str) -> ClassicReference | N
         return None
     for config in allocation.devices.config:
         opaque = map_at(config, "opaque")
-        found = map_at(opaque, "parameters")
-        known = all(found.get(key) == value for key, value in _REFERENCE.items())
+        parameters = map_at(opaque, "parameters")
+        known = all(parameters.get(key) == value for key, value in _REFERENCE.items())
         if known and opaque.get("driver") == driver and config.get("source") == "FromClass":
-            return ClassicReference(text_at(found, "name"), text_at(found, "uid"))
+            return ClassicReference(text_at(parameters, "name"), text_at(parameters, "uid"))
     return None

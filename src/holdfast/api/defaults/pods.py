@@ -191,5 +191,5 @@ def qos_class(spec: JsonObject) -> str:
 
 def _positive(amounts: JsonObject | None) -> dict[str, Quantity]:
     """Return the positive cpu and memory quantities."""
-    found = {n: Quantity.parse(v) for n, v in (amounts or {}).items() if n in (CPU, MEMORY)}
-    return {name: amount for name, amount in found.items() if not amount.is_zero()}
+    quantities = {n: Quantity.parse(v) for n, v in (amounts or {}).items() if n in (CPU, MEMORY)}
+    return {name: amount for name, amount in quantities.items() if not amount.is_zero()}

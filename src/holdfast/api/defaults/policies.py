@@ -29,7 +29,9 @@ def _network_policy(raw: JsonObject) -> None:
 
 def _ingress_class(raw: JsonObject) -> None:
     if_present(
-        ensure_map(raw, "spec"), "parameters", lambda found: set_defaults(found, scope="Cluster")
+        ensure_map(raw, "spec"),
+        "parameters",
+        lambda parameters: set_defaults(parameters, scope="Cluster"),
     )
 
 

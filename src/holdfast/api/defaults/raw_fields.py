@@ -33,10 +33,10 @@ def set_zero_defaults(where: JsonObject, **values: Any) -> None:
 
 def ensure_map(where: JsonObject, key: str) -> JsonObject:
     """Return the map under a key; create an empty one if it is absent."""
-    found = where.get(key)
-    if found is None:
-        found = where[key] = {}
-    return expect_map(found, key)
+    value = where.get(key)
+    if value is None:
+        value = where[key] = {}
+    return expect_map(value, key)
 
 
 def expect_map(value: Any, key: str) -> JsonObject:
@@ -49,20 +49,20 @@ def expect_map(value: Any, key: str) -> JsonObject:
 def entries(where: JsonObject, *keys: str) -> Iterable[JsonObject]:
     """Yield the maps in the lists under these keys; an absent list is empty."""
     for key in keys:
-        found = where.get(key)
-        if found is None:
+        value = where.get(key)
+        if value is None:
             continue
-        if not isinstance(found, list):
-            raise BadRequest(f"json: cannot unmarshal {_kind(found)} into Go struct field {key}")
-        for entry in found:
+        if not isinstance(value, list):
+            raise BadRequest(f"json: cannot unmarshal {_kind(value)} into Go struct field {key}")
+        for entry in value:
             yield expect_map(entry, key)
 
 
 def if_present(where: JsonObject, key: str, default: Callable[[JsonObject], None]) -> None:
     """Call ``default`` with the map under a key, if there is one."""
-    found = where.get(key)
-    if found is not None:
-        default(expect_map(found, key))
+    value = where.get(key)
+    if value is not None:
+        default(expect_map(value, key))
 
 
 def canonical_amounts(where: JsonObject, *keys: str) -> None:

@@ -75,9 +75,9 @@ def _below(branch: Branch, value: Any, path: str) -> Iterator[tuple[str, int, in
     fine = True
     listed = isinstance(value, list | tuple)
     for i, entry in enumerate(value if listed else (value,)):
-        for found in find_excess(branch.below, entry, f"{path}[{i}]." if listed else f"{path}."):
+        for excess in find_excess(branch.below, entry, f"{path}[{i}]." if listed else f"{path}."):
             fine = False
-            yield found
+            yield excess
     most = branch.most_requirements
     if most is not None and fine and (total := _requirements(branch, value)) > most:
         yield path, total, most

@@ -17,9 +17,9 @@ def _check(amounts: _Amounts) -> Callable[[JsonObject, JsonObject | None], Itera
     """Return a check that raises Go's decoding error, unless the amount was stored before."""
 
     def check(new: JsonObject, old: JsonObject | None) -> Iterable[Cause]:
-        if found := dict(_unreadable(amounts, new)):
+        if messages := dict(_unreadable(amounts, new)):
             known = dict(_unreadable(amounts, old)) if old else {}
-            for text, message in found.items():
+            for text, message in messages.items():
                 if text not in known:
                     kind = new["kind"]
                     read = f'{kind} in version "v1" cannot be handled as a {kind}'

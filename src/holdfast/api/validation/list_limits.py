@@ -198,11 +198,11 @@ def check_lists(
     A list that had as many entries before is accepted, so that an object from before the limit can
     still be changed and deleted.
     """
-    found = list(find_excess(tree, new))
-    if not found:
+    excesses = list(find_excess(tree, new))
+    if not excesses:
         return
     before = {path: count for path, count, _ in find_excess(tree, old)} if old else {}
-    for path, count, most in found:
+    for path, count, most in excesses:
         if count > before.get(path, 0):
             yield field_errors.too_many(path, count, most)
 

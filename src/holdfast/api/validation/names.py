@@ -8,9 +8,9 @@ from holdfast.api import field_errors, names
 from holdfast.runtime.errors import Cause
 
 
-def name_errors(path: str, text: str, found: Iterable[str]) -> Iterator[Cause]:
+def name_errors(path: str, text: str, messages: Iterable[str]) -> Iterator[Cause]:
     """Return an error of the field for each message about a name."""
-    for message in found:
+    for message in messages:
         yield field_errors.invalid(path, text, message)
 
 

@@ -20,9 +20,9 @@ def ratcheting(
     def check_update(new: JsonMapping, old: JsonMapping | None) -> Iterable[Cause]:
         if old is None:
             return check(new)
-        found = list(check(new))
-        if not found:
-            return found
+        causes = list(check(new))
+        if not causes:
+            return causes
         before: set[Cause] = set()
         # The stored object of another server may have wrong types.
         with suppress(AttributeError, LookupError, TypeError, ValueError, BadRequest):
@@ -30,7 +30,7 @@ def ratcheting(
         lengths = {cause.field: _count(cause) for cause in before if _is_excess(cause)}
         return [
             cause
-            for cause in found
+            for cause in causes
             if cause not in before
             and not (_is_excess(cause) and _count(cause) <= lengths.get(cause.field, 0))
         ]

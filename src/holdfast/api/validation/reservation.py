@@ -44,7 +44,7 @@ _ANNOTATIONS: dict[str, type[Any]] = {
 def check_reservation(reservation: Reservation) -> Iterator[Cause]:
     """Yield everything that keeps a Reservation from being scheduled and used."""
     beyond = find_excess(RESERVATION_TREE, reservation)
-    excess = [field_errors.too_many(*found) for found in beyond]
+    excess = [field_errors.too_many(*entry) for entry in beyond]
     yield from excess
     if not excess:
         yield from _check_content(reservation)
@@ -114,12 +114,12 @@ def _policies(spec: ReservationSpec) -> Iterator[Cause]:
 
 def _annotation(text: str, kind: type[Any], path: str) -> Iterator[Cause]:
     try:
-        found = msgspec.json.decode(text, type=kind)
+        value = msgspec.json.decode(text, type=kind)
     except (msgspec.MsgspecError, RecursionError) as wrong:
         yield field_errors.invalid(path, text, str(wrong))
         return
-    if isinstance(found, _Amounts):
-        yield from check_amounts(found.resources or {}, f"{path}.resources")
+    if isinstance(value, _Amounts):
+        yield from check_amounts(value.resources or {}, f"{path}.resources")
 
 
 _AT = f"metadata.annotations[{OWNER_NAMESPACES}]"
@@ -133,8 +133,8 @@ def owner_namespaces(reservation: Reservation) -> frozenset[str] | None:
     text = reservation.metadata.annotations.get(OWNER_NAMESPACES)
     if text is None:
         return None
-    found = frozenset([part.strip() for part in text.split(",")])
-    wrong = next((name for name in sorted(found) if names.dns_label(name)), None)
+    namespaces = frozenset([part.strip() for part in text.split(",")])
+    wrong = next((name for name in sorted(namespaces) if names.dns_label(name)), None)
     if wrong is not None:
         raise BadRequest(f'{_AT}: "{wrong[:63]}" cannot be the name of a namespace')
-    return found
+    return namespaces

@@ -65,12 +65,12 @@ def _groups(new: Reservation, old: Reservation | None) -> Iterator[str]:
 
 def _ignored(reservation: Reservation) -> list[str]:
     template = reservation.spec.template
-    found = [f"metadata: {sentence}" for sentence in ignored_keys(reservation.metadata)]
+    sentences = [f"metadata: {sentence}" for sentence in ignored_keys(reservation.metadata)]
     if template is not None:
-        found += [
+        sentences += [
             f"spec.template.metadata: {sentence}" for sentence in ignored_keys(template.metadata)
         ]
-    return found
+    return sentences
 
 
 def _controllers(new: Reservation, old: Reservation | None) -> Iterator[str]:
