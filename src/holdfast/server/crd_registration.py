@@ -77,17 +77,17 @@ class CrdRegistration:
         not_served = []
         for name in [name for name in self._registered if name not in stored]:
             self._unregister(name)
-        for name, found in stored.items():
+        for name, crd in stored.items():
             registered = self._registered.get(name)
-            if registered is not None and registered.stored.revision == found.revision:
+            if registered is not None and registered.stored.revision == crd.revision:
                 continue
             self._unregister(name)
-            descriptors, problems = _read_stored(found)
-            self._registered[name] = _RegisteredCrd(found, descriptors)
+            descriptors, problems = _read_stored(crd)
+            self._registered[name] = _RegisteredCrd(crd, descriptors)
             for one in descriptors:
                 self._context.registry.add(one)
             if problems:
-                not_served.append((found, list(problems)))
+                not_served.append((crd, list(problems)))
         return not_served
 
     def _unregister(self, name: str) -> None:
@@ -268,8 +268,8 @@ def _read_crd(definition: JsonObject) -> tuple[tuple[KindDescriptor, ...], list[
     """Return the descriptors of a stored CRD, or none and the reasons if it cannot be served."""
     try:
         default_object(definition)
-        found = check_definition(definition, old=definition)
-        problems = [cause for cause in found if prevents_serving(cause)]
+        causes = check_definition(definition, old=definition)
+        problems = [cause for cause in causes if prevents_serving(cause)]
         descriptor = () if problems else tuple(descriptors_of_crd(definition))
         if not all(one.resource.version for one in descriptor):
             problems.append(field_errors.required("spec.versions[].name"))

@@ -17,8 +17,8 @@ from holdfast.server.wire.responses import json_response, text_response, with_he
 
 def subresource_kind(descriptor: KindDescriptor, subresource: str) -> tuple[Gvk, tuple[str, ...]]:
     """Return the kind of a subresource, and its verbs."""
-    r, found = descriptor.resource, subresource_of(descriptor, subresource)
-    kind, verbs = (found.kind, found.verbs) if found else (None, ("get",))
+    r, entry = descriptor.resource, subresource_of(descriptor, subresource)
+    kind, verbs = (entry.kind, entry.verbs) if entry else (None, ("get",))
     return kind or (r.group, r.version, r.kind), verbs
 
 

@@ -70,7 +70,8 @@ class Registry:
             r = descriptor.resource
             tree.setdefault(r.group, {}).setdefault(r.version, []).append(descriptor)
         return {
-            group: dict(sorted(found.items(), key=_preference)) for group, found in tree.items()
+            group: dict(sorted(versions.items(), key=_preference))
+            for group, versions in tree.items()
         }
 
     def __iter__(self) -> Iterator[KindDescriptor]:
@@ -92,11 +93,11 @@ def _rank(entry: tuple[str, object]) -> tuple[int, int, int, str]:
     [('v10', 0), ('v2', 0), ('v1beta2', 0), ('v1alpha1', 0), ('foo', 0)]
     """
     version = entry[0]
-    found = _VERSION.fullmatch(version)
-    if found is None:
+    match = _VERSION.fullmatch(version)
+    if match is None:
         return 3, 0, 0, version
-    stage = ("", "beta", "alpha").index(found[2] or "")
-    return stage, -int(found[1]), -int(found[3] or 0), ""
+    stage = ("", "beta", "alpha").index(match[2] or "")
+    return stage, -int(match[1]), -int(match[3] or 0), ""
 
 
 def digest(value: Any) -> str:

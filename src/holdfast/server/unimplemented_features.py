@@ -51,15 +51,15 @@ class UnimplementedFeatures:
 
     def warnings(self, obj: Any) -> list[str]:
         """Return the warnings about an object."""
-        found = [self.warning] if self.warning else []
-        found += [one.warning for one in _fields_of(obj, self._tree)]
-        return _with_page(found)
+        messages = [self.warning] if self.warning else []
+        messages += [one.warning for one in _fields_of(obj, self._tree)]
+        return _with_page(messages)
 
     def event_messages(self, obj: Any) -> list[str]:
         """Return what an event says about a new object."""
-        found = [self.warning] if self.warning else []
-        found += [one.warning for one in _fields_of(obj, self._tree) if one.has_event]
-        return _with_page(found)
+        messages = [self.warning] if self.warning else []
+        messages += [one.warning for one in _fields_of(obj, self._tree) if one.has_event]
+        return _with_page(messages)
 
 
 def _with_page(warnings: Iterable[str]) -> list[str]:

@@ -98,9 +98,9 @@ def pod_references(pod: JsonMapping) -> frozenset[Reference]:
     if is_mirror(pod):
         return frozenset()
     namespace = text_at(map_at(pod, "metadata"), "namespace")
-    found = [*_in_spec(pod), *((CLAIMS, name) for name in _claims(pod))]
-    found += [(CLASSIC_CLAIMS, name) for name in _classic_claims(pod)]
-    return frozenset((plural, namespace, name) for plural, name in found if name)
+    pairs = [*_in_spec(pod), *((CLAIMS, name) for name in _claims(pod))]
+    pairs += [(CLASSIC_CLAIMS, name) for name in _classic_claims(pod)]
+    return frozenset((plural, namespace, name) for plural, name in pairs if name)
 
 
 def _in_spec(pod: JsonMapping) -> Iterator[tuple[str, str]]:
@@ -176,17 +176,17 @@ def volume_secrets(volume: JsonMapping) -> frozenset[tuple[str, str]]:
     spec = map_at(volume, "spec")
     default = text_at(map_at(spec, "claimRef"), "namespace")
     file = map_at(spec, "azureFile")
-    found = [(text_at(file, "secretNamespace") or default, text_at(file, "secretName"))]
+    secrets = [(text_at(file, "secretNamespace") or default, text_at(file, "secretName"))]
     for source in _VOLUME_SECRET_SOURCES:
         secret = map_at(map_at(spec, source), "secretRef")
-        found.append((text_at(secret, "namespace") or default, text_at(secret, "name")))
+        secrets.append((text_at(secret, "namespace") or default, text_at(secret, "name")))
     others = [
         map_at(map_at(spec, source), "secretRef")
         for source in _VOLUME_SECRET_SOURCES_WITH_NAMESPACE
     ]
     others += [map_at(map_at(spec, "csi"), field) for field in _CSI_SECRETS]
-    found += [(text_at(secret, "namespace"), text_at(secret, "name")) for secret in others]
-    return frozenset((namespace, name) for namespace, name in found if name)
+    secrets += [(text_at(secret, "namespace"), text_at(secret, "name")) for secret in others]
+    return frozenset((namespace, name) for namespace, name in secrets if name)
 
 
 def api_objects_needed(pod: JsonMapping) -> str:

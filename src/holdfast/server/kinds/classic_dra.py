@@ -54,16 +54,16 @@ DEFINITIONS = tuple(map(_definition, _CHECKS))
 
 def _kinds() -> Iterator[KindDescriptor]:
     for definition in DEFINITIONS:
-        for found in descriptors_of_crd(definition):
-            resource = found.resource
+        for descriptor in descriptors_of_crd(definition):
+            resource = descriptor.resource
             kind = replace(
-                found,
+                descriptor,
                 crd_name="",
                 feature=Feature.DYNAMIC_RESOURCE_ALLOCATION,
                 checks=(_CHECKS[resource.plural],),
             )
             if resource.plural == "resourceclaims":
-                kind = replace(kind, printer=_with_state(found.printer))
+                kind = replace(kind, printer=_with_state(descriptor.printer))
             if resource.version == _ALIAS:
                 kind = replace(
                     kind,

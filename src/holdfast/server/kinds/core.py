@@ -124,8 +124,8 @@ def _admit_quota(op: Operation, quota: JsonObject, old: JsonObject | None) -> No
     if old is None:
         op.warnings.extend(warn_of_limits(quota))
     elif op.request_info.subresource == "status":
-        found = FieldErrors(list(check_quota_status(quota)))
-        found.raise_if_any("ResourceQuota", quota["metadata"]["name"])
+        errors = FieldErrors(list(check_quota_status(quota)))
+        errors.raise_if_any("ResourceQuota", quota["metadata"]["name"])
 
 
 _POD_FIELDS = {

@@ -57,15 +57,15 @@ def _unserved(op: Operation, affinity: ReservationAffinity) -> str:
     candidates = _candidates(op, affinity)
     if len(candidates) > _MOST_READ:
         return ""
-    found = [one for one in map(_read, candidates) if one and _may_match(op, one, affinity)]
-    if any(one.phase not in FINAL for one in found):
+    reservations = [one for one in map(_read, candidates) if one and _may_match(op, one, affinity)]
+    if any(one.phase not in FINAL for one in reservations):
         return ""
     namespace, acts = op.request_info.namespace, {OPERATING_MODE: "Reservation"}
     if op.context.store.list("", "pods", namespace, labels=acts):
         return ""  # one of them may serve it
-    if found:
-        ended = ", ".join(f"{one.name} is {one.phase}" for one in found[:3])
-        more = ", …" if len(found) > 3 else ""
+    if reservations:
+        ended = ", ".join(f"{one.name} is {one.phase}" for one in reservations[:3])
+        more = ", …" if len(reservations) > 3 else ""
         return f"the pod waits: reservation {ended}{more}, and serves no further pod"
     which = f'"{affinity.name}" does not exist' if affinity.name else "that matches does not exist"
     return f"the pod waits: a reservation {which}"
@@ -74,8 +74,8 @@ def _unserved(op: Operation, affinity: ReservationAffinity) -> str:
 def _candidates(op: Operation, affinity: ReservationAffinity) -> Sequence[StoredObject]:
     store = op.context.store
     if affinity.name:
-        found = store.latest(ObjectKey(*_RESERVATIONS, "", affinity.name))
-        return () if found is None else (found,)
+        stored = store.latest(ObjectKey(*_RESERVATIONS, "", affinity.name))
+        return () if stored is None else (stored,)
     return store.list(*_RESERVATIONS)
 
 

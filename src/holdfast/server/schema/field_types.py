@@ -104,17 +104,17 @@ def check_field_type(holder: str, info: FieldInfo, value: Any, path: str) -> Non
 
 def type_mismatch(holder: str, info: FieldInfo, value: Any, path: str) -> BadRequest:
     """Build Go's error for a value that is not of the type of the field."""
-    found = _JSON_TYPES.get(type(value), "number")
+    json_type = _JSON_TYPES.get(type(value), "number")
     wanted = _go_type(info, inner=type(value) not in (list, dict) and bool(info.scalar))
-    if info.scalar == "time" and found == "string":
+    if info.scalar == "time" and json_type == "string":
         return BadRequest(f'parsing time "{value}" as "2006-01-02T15:04:05Z07:00": cannot parse it')
-    if info.scalar == "bytes" and found == "string":
+    if info.scalar == "bytes" and json_type == "string":
         return BadRequest(f"illegal base64 data in {path}")
-    if found == "number" and wanted.startswith("int"):
-        found = f"number {value}"
+    if json_type == "number" and wanted.startswith("int"):
+        json_type = f"number {value}"
     where = f"{holder.rpartition('.')[2]}.{_INDEX.sub('', path)}"
     return BadRequest(
-        f"json: cannot unmarshal {found} into Go struct field {where} of type {wanted}"
+        f"json: cannot unmarshal {json_type} into Go struct field {where} of type {wanted}"
     )
 
 

@@ -172,10 +172,10 @@ def duplicate_fields(body: bytes) -> list[str]:
         value = json.loads(body, object_pairs_hook=_pairs)
     except ValueError as broken:
         raise BadRequest(f"the body is no JSON: {broken}") from None
-    found: list[str] = []
+    paths: list[str] = []
     if _has_duplicates(value):
-        _collect_duplicates(value, "", found)
-    return found
+        _collect_duplicates(value, "", paths)
+    return paths
 
 
 class _Pairs(list[tuple[str, Any]]):
@@ -194,18 +194,18 @@ def _has_duplicates(value: Any) -> bool:
     return any(_has_duplicates(one) for one in inner)
 
 
-def _collect_duplicates(value: Any, path: str, found: list[str]) -> None:
+def _collect_duplicates(value: Any, path: str, paths: list[str]) -> None:
     if isinstance(value, _Pairs | dict):
         seen: set[str] = set()
         for name, one in value if isinstance(value, _Pairs) else value.items():
             where = f"{path}.{name}" if path else name
             if name in seen:
-                found.append(where)
+                paths.append(where)
             seen.add(name)
-            _collect_duplicates(one, where, found)
+            _collect_duplicates(one, where, paths)
     elif isinstance(value, list):
         for index, one in enumerate(value):
-            _collect_duplicates(one, f"{path}[{index}]", found)
+            _collect_duplicates(one, f"{path}[{index}]", paths)
 
 
 def field_warnings(unknown: Iterable[str], duplicate: Iterable[str] = ()) -> list[str]:
@@ -216,9 +216,9 @@ def field_warnings(unknown: Iterable[str], duplicate: Iterable[str] = ()) -> lis
     >>> field_warnings(["spec.foo", "a\nb"])
     ['unknown field "spec.foo"', 'unknown field "a\\nb"']
     """
-    found = [f"duplicate field {go_quoted(path)}" for path in dict.fromkeys(duplicate)]
-    found += [f"unknown field {go_quoted(path)}" for path in dict.fromkeys(unknown)]
-    return found[:WARNING_LIMIT]
+    warnings = [f"duplicate field {go_quoted(path)}" for path in dict.fromkeys(duplicate)]
+    warnings += [f"unknown field {go_quoted(path)}" for path in dict.fromkeys(unknown)]
+    return warnings[:WARNING_LIMIT]
 
 
 def strict_error_message(warnings: Iterable[str], kind: str = "", version: str = "") -> str:

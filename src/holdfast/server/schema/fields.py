@@ -52,8 +52,8 @@ def type_of(kind: Resource[Any] | Gvk) -> str | None:
         (kind.group, kind.version, kind.kind) if isinstance(kind, Resource) else kind
     )
     key = f"{group}/{version}/{name}" if group else f"{version}/{name}"
-    found: str | None = data.load("fields")["kinds"].get(key)
-    return found
+    type_name: str | None = data.load("fields")["kinds"].get(key)
+    return type_name
 
 
 @cache

@@ -41,10 +41,10 @@ def find(path: str, value: Any) -> list[Any]:
     >>> find(r".labels.example\.com/a", {"labels": {"example.com/a": 1}})
     [1]
     """
-    found = [value]
+    values = [value]
     for step in parse(path):
-        found = [each for one in found for each in step(one)]
-    return found
+        values = [each for one in values for each in step(one)]
+    return values
 
 
 @lru_cache(maxsize=1024)

@@ -187,7 +187,7 @@ def _custom_schemas(
 ) -> dict[str, OpenApiSchema]:
     """Return the schemas of the custom resources of a group version."""
     prefix = ".".join(reversed(group.split(".")))
-    found = {}
+    schemas = {}
     for crd in crds:
         spec = crd["spec"]
         if spec["group"] != group:
@@ -197,8 +197,8 @@ def _custom_schemas(
             if one["name"] == version and one.get("served") and schema:
                 kind = spec["names"]["kind"]
                 gvk = {"group": group, "kind": kind, "version": version}
-                found[f"{prefix}.{version}.{kind}"] = _with_object_fields(schema) | {_GVK: [gvk]}
-    return found
+                schemas[f"{prefix}.{version}.{kind}"] = _with_object_fields(schema) | {_GVK: [gvk]}
+    return schemas
 
 
 def _with_object_fields(schema: Mapping[str, Any]) -> OpenApiSchema:

@@ -64,8 +64,8 @@ class ResourceTable:
         """List, in key order, the objects that have all the label and field values."""
         if not labels and not fields:
             return [self.objects[path] for path in self._paths_in_namespace(namespace)]
-        found = (self.objects[path] for path in self._candidates(namespace, labels, fields))
-        return [s for s in found if _matches(s, namespace, labels, fields)]
+        candidates = (self.objects[path] for path in self._candidates(namespace, labels, fields))
+        return [s for s in candidates if _matches(s, namespace, labels, fields)]
 
     def _paths_in_namespace(self, namespace: str | None) -> list[str]:
         if not namespace:
@@ -143,8 +143,8 @@ class CommittedObjects:
 
     def dependents(self, uid: str) -> list[StoredObject]:
         """List the objects with this uid in their owner references, in key order."""
-        found = (self.get(key) for key in sorted(self._owned.get(uid, ())))
-        return [stored for stored in found if stored is not None]
+        objects = (self.get(key) for key in sorted(self._owned.get(uid, ())))
+        return [stored for stored in objects if stored is not None]
 
     def _remove_owners(self, stored: StoredObject | None, keep: tuple[str, ...] = ()) -> None:
         for uid in stored.index.owners if stored else ():

@@ -100,12 +100,12 @@ class Database:
         """Return the gaps in the revisions, oldest first: (last before it, first after it)."""
         row = self._connection.execute("SELECT v FROM meta WHERE k = 'gaps'").fetchone()
         try:
-            found = (
+            gaps = (
                 [(int(before), int(after)) for before, after in json.loads(row[0])] if row else []
             )
         except (ValueError, TypeError) as wrong:
             raise damaged_error(self.path, f"gaps is {row[0]!r}") from wrong
-        return found
+        return gaps
 
     def set_gaps(self, gaps: list[tuple[int, int]]) -> None:
         """Store the gaps with the next commit; until then a restart finds the same gaps."""

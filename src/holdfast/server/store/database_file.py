@@ -99,9 +99,9 @@ def check_file(path: Path) -> None:
     """
     with convert_sqlite_errors(path), closing(connect_read_only(path)) as connection:
         schema_version(connection, path)
-        (found,) = connection.execute("PRAGMA quick_check(1)").fetchone()
-        if found != "ok":
-            raise damaged_error(path, found)
+        (result,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+        if result != "ok":
+            raise damaged_error(path, result)
 
 
 def is_damage(error: Exception) -> bool:

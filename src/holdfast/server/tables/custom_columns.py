@@ -52,11 +52,11 @@ def custom_printer(crd_columns: tuple[PrinterColumn, ...]) -> Printer:
 
 def _cell(column: PrinterColumn, obj: Obj, now: float) -> Any:
     try:
-        found = jsonpath.find(column.json_path, obj)
+        values = jsonpath.find(column.json_path, obj)
     except HoldfastError:  # an invalid path leaves its cell empty
         return None
     read = _READ.get(column.type)
-    return read(found[0], now) if found and found[0] is not None and read else None
+    return read(values[0], now) if values and values[0] is not None and read else None
 
 
 def _text(value: Any, _: float) -> str:

@@ -50,9 +50,9 @@ def apply_json_patch(document: Any, patch: Any) -> Any:
 
 def undecodable(value: Any, wanted: str) -> BadRequest:
     """Build Go's error for a JSON value that is not of the Go type ``wanted``."""
-    found = _JSON_NAMES.get(type(value), "number")
+    json_type = _JSON_NAMES.get(type(value), "number")
     return BadRequest(
-        f"error decoding patch: json: cannot unmarshal {found} into Go value of type {wanted}"
+        f"error decoding patch: json: cannot unmarshal {json_type} into Go value of type {wanted}"
     )
 
 
@@ -62,9 +62,9 @@ def _check_types(operation: Any) -> None:
     for name in ("op", "path", "from"):
         value = operation.get(name)
         if value is not None and not isinstance(value, str):
-            found = _JSON_NAMES.get(type(value), "number")
+            json_type = _JSON_NAMES.get(type(value), "number")
             raise BadRequest(
-                f"error decoding patch: json: cannot unmarshal {found} into Go struct field "
+                f"error decoding patch: json: cannot unmarshal {json_type} into Go struct field "
                 f"jsonPatchOp.{name} of type string"
             )
 
@@ -98,10 +98,10 @@ class _PatchedDocument:
                 raise _failure()
 
     def _find(self, path: list[str]) -> Any:
-        found = self.document
+        value = self.document
         for part in path:
-            found = _child(found, part)
-        return found
+            value = _child(value, part)
+        return value
 
     def _add(self, path: list[str], value: Any) -> None:
         if not path:

@@ -64,15 +64,15 @@ async def list_objects(op: Operation) -> Response:
 
 
 async def _page(
-    op: Operation, selection: Selection, found: list[StoredObject], revision: int, limit: int
+    op: Operation, selection: Selection, objects: list[StoredObject], revision: int, limit: int
 ) -> Response:
     metadata: dict[str, Any] = {"resourceVersion": str(revision)}
-    if limit and len(found) > limit:
-        metadata["continue"] = encode_continue(revision, found[limit - 1].key.path)
+    if limit and len(objects) > limit:
+        metadata["continue"] = encode_continue(revision, objects[limit - 1].key.path)
         if selection.everything:
-            metadata["remainingItemCount"] = len(found) - limit
-        found = found[:limit]
-    listed = await render_list(op, [s.value for s in found], metadata)
+            metadata["remainingItemCount"] = len(objects) - limit
+        objects = objects[:limit]
+    listed = await render_list(op, [s.value for s in objects], metadata)
     return encoded_response(listed, 200, op.response_format)
 
 
@@ -82,15 +82,15 @@ async def _next_page(op: Operation, selection: Selection, token: str, limit: int
     revision, start = decode_continue(token)
     store = op.context.store
     if revision < 0:  # the token of an Expired response: continue with the newest revision
-        found, revision = selection.list_now(store), store.revision
+        objects, revision = selection.list_now(store), store.revision
     else:
         check_not_newer(revision, store.revision)
         try:
-            found = selection.list_at(store, revision)
+            objects = selection.list_at(store, revision)
         except Expired:
             return _expired(start)
-    paths = [stored.key.path for stored in found]
-    return await _page(op, selection, found[bisect_right(paths, start) :], revision, limit)
+    paths = [stored.key.path for stored in objects]
+    return await _page(op, selection, objects[bisect_right(paths, start) :], revision, limit)
 
 
 def _expired(start: str) -> Response:

@@ -84,15 +84,15 @@ class Selection:
             for path, value in exact.items()
             if path in self.selectable_fields and self.selectable_fields[path].indexed
         }
-        found = store.list(self.group, self.plural, space, labels=pairs, fields=known)
+        objects = store.list(self.group, self.plural, space, labels=pairs, fields=known)
         if name is not None:
-            found = [stored for stored in found if stored.key.name == name]
-        return found if self.everything else [s for s in found if self.selects(s)]
+            objects = [stored for stored in objects if stored.key.name == name]
+        return objects if self.everything else [s for s in objects if self.selects(s)]
 
     def list_at(self, store: Store, revision: int) -> list[StoredObject]:
         """List the objects at a revision."""
-        found = store.list_at(revision, self.group, self.plural, self.namespace or None)
-        return found if self.everything else [s for s in found if self.selects(s)]
+        objects = store.list_at(revision, self.group, self.plural, self.namespace or None)
+        return objects if self.everything else [s for s in objects if self.selects(s)]
 
 
 def selection_of(op: Operation) -> Selection:

@@ -113,8 +113,8 @@ def _at(obj: Any, path: str) -> Any:
 
 
 def _count(obj: Any, path: str) -> int:
-    found = _at(obj, path)
-    return found if type(found) is int else 0
+    value = _at(obj, path)
+    return value if type(value) is int else 0
 
 
 def _set(obj: JsonObject, path: str, value: Any) -> None:
@@ -156,15 +156,17 @@ def subresource_of(descriptor: KindDescriptor, name: str) -> Subresource | None:
 async def handle_subresource(op: Operation) -> ServerResponse:
     """Handle a request for a subresource."""
     name = op.request_info.subresource
-    found = subresource_of(op.descriptor, name.partition("/")[0])
-    if found is None:
+    subresource = subresource_of(op.descriptor, name.partition("/")[0])
+    if subresource is None:
         raise NotFound("the server could not find the requested resource")
-    if found.unimplemented:
+    if subresource.unimplemented:
         plural = op.descriptor.resource.plural
-        raise NotBuilt(f"{found.unimplemented} ({plural}/{name}) is not built yet in Holdfast")
+        raise NotBuilt(
+            f"{subresource.unimplemented} ({plural}/{name}) is not built yet in Holdfast"
+        )
     if "/" in name:
         raise NotFound("the server could not find the requested resource")
-    handler = found.handlers.get(op.request_info.verb)
+    handler = subresource.handlers.get(op.request_info.verb)
     if handler is None:
         raise NotAllowed("the server does not allow this method on the requested resource")
     return await handler(op)

@@ -22,22 +22,22 @@ _IMMUTABLE = "field is immutable"
 _CHECKED_ANNOTATIONS = ("annotations.", f"metadata.annotations[{DELETION_COST}]")
 
 
-def _limited(found: Iterable[Cause]) -> list[Cause]:
+def _limited(causes: Iterable[Cause]) -> list[Cause]:
     """Return the causes that an error lists, and one more if there are more."""
-    return list(islice(found, CAUSE_LIMIT + 1))
+    return list(islice(causes, CAUSE_LIMIT + 1))
 
 
 def check(op: Operation, new: JsonObject, old: JsonObject | None) -> None:
     """Raise Invalid, with all causes, if an object or its change is not valid."""
     descriptor = op.descriptor
     _raise_if_any(op, new, list(check_lists(descriptor.list_limits, new, old)))
-    found = _limited(_metadata(op, new))
-    found += descriptor.storage_schema.violations(new, old) or _limited(
+    causes = _limited(_metadata(op, new))
+    causes += descriptor.storage_schema.violations(new, old) or _limited(
         _kind_violations(descriptor, new, old)
     )
     for rule in descriptor.request_checks:
-        found += _limited(rule(op, new, old))
-    _raise_if_any(op, new, found)
+        causes += _limited(rule(op, new, old))
+    _raise_if_any(op, new, causes)
 
 
 def _kind_violations(
@@ -48,10 +48,10 @@ def _kind_violations(
     Violations in an object that an older server stored are ignored while it is unchanged; the
     rules of these annotations ignore them by themselves.
     """
-    found = chain.from_iterable(rule(new, old) for rule in descriptor.checks)
+    causes = chain.from_iterable(rule(new, old) for rule in descriptor.checks)
     if old is None:
-        return found
-    listed = [*found, *_immutable(descriptor.immutable_fields, new, old)]
+        return causes
+    listed = [*causes, *_immutable(descriptor.immutable_fields, new, old)]
     if listed and descriptor.storage_schema.is_unchanged(new, old):
         return [cause for cause in listed if cause.field.startswith(_CHECKED_ANNOTATIONS)]
     return listed
@@ -70,10 +70,10 @@ def _at(value: Any, path: str) -> Any:
     return value
 
 
-def _raise_if_any(op: Operation, obj: JsonObject, found: list[Cause]) -> None:
-    if found:
+def _raise_if_any(op: Operation, obj: JsonObject, causes: list[Cause]) -> None:
+    if causes:
         r = op.descriptor.resource
-        FieldErrors(found).raise_if_any(r.kind, obj["metadata"].get("name", ""), r.group)
+        FieldErrors(causes).raise_if_any(r.kind, obj["metadata"].get("name", ""), r.group)
 
 
 def _metadata(op: Operation, obj: JsonObject) -> Iterable[Cause]:

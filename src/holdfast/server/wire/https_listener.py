@@ -73,10 +73,10 @@ async def bind_sockets(host: str, port: int) -> list[socket.socket]:
     Addresses that this machine does not have are skipped, unless there is no other.
     """
     loop = asyncio.get_running_loop()
-    found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    addresses = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     sockets: list[socket.socket] = []
     unavailable: OSError | None = None
-    for family, address in dict.fromkeys((entry[0], entry[4]) for entry in found):
+    for family, address in dict.fromkeys((entry[0], entry[4]) for entry in addresses):
         where = (address[0], port, *address[2:])
         try:
             bound = socket.create_server(where, family=family, backlog=_BACKLOG)

@@ -43,7 +43,7 @@ PLAIN_JSON = ResponseFormat()
 
 
 def _clauses(header: str) -> list[tuple[float, str, dict[str, str]]]:
-    found = []
+    clauses = []
     for clause in header.split(","):
         media, *raw = (part.strip() for part in clause.split(";"))
         params = dict(part.split("=", 1) for part in raw if "=" in part)
@@ -51,8 +51,8 @@ def _clauses(header: str) -> list[tuple[float, str, dict[str, str]]]:
             weight = float(params.pop("q", "1"))
         except ValueError:
             weight = 0.0
-        found.append((weight, media.lower(), params))
-    return sorted(found, key=lambda clause: -clause[0])
+        clauses.append((weight, media.lower(), params))
+    return sorted(clauses, key=lambda clause: -clause[0])
 
 
 @lru_cache(maxsize=256)

@@ -45,6 +45,6 @@ def _below(path: int, value: Any) -> list[tuple[int, list[Any]]]:
     if isinstance(value, dict):
         return [(path + len(k), [v]) for k, v in value.items() if v and type(v) in _COLLECTIONS]
     if isinstance(value, list):
-        found = [v for v in value if v and type(v) in _COLLECTIONS]
-        return [(path, found)] if found else []
+        collections = [v for v in value if v and type(v) in _COLLECTIONS]
+        return [(path, collections)] if collections else []
     return []

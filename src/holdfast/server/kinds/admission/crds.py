@@ -101,13 +101,13 @@ def check_not_built_in(op: Operation, definition: JsonObject) -> None:
     """Raise Invalid for a CRD with the name of a built-in resource."""
     spec = definition.get("spec") or {}
     group, plural = spec.get("group") or "", (spec.get("names") or {}).get("plural")
-    found = FieldErrors()
+    errors = FieldErrors()
     if any(
         not descriptor.crd_name
         and (descriptor.resource.group, descriptor.resource.plural) == (group, plural)
         for descriptor in op.context.registry
     ):
         message = "is a built-in resource of this server"
-        found = FieldErrors([field_errors.invalid("spec.names.plural", plural, message)])
+        errors = FieldErrors([field_errors.invalid("spec.names.plural", plural, message)])
     name = definition["metadata"].get("name", "")
-    found.raise_if_any(op.descriptor.resource.kind, name, op.descriptor.resource.group)
+    errors.raise_if_any(op.descriptor.resource.kind, name, op.descriptor.resource.group)

@@ -42,10 +42,10 @@ def _holders(obj: Any, path: tuple[str, ...]) -> list[JsonObject]:
     >>> _holders({"a": [{"b": 1}, {"c": 2}, None]}, ("a", "[]", "b"))
     [{'b': 1}]
     """
-    found = [obj]
+    values = [obj]
     for key in path[:-1]:
-        found = [inner for value in found for inner in _inner(value, key)]
-    return [value for value in found if isinstance(value, dict) and path[-1] in value]
+        values = [inner for value in values for inner in _inner(value, key)]
+    return [value for value in values if isinstance(value, dict) and path[-1] in value]
 
 
 def _inner(value: Any, key: str) -> Iterator[Any]:

@@ -58,12 +58,12 @@ def set_priority(context: ServerContext, pod: JsonObject, op: Operation) -> None
     """Set the priority of a pod from its PriorityClass or the default one."""
     spec = pod["spec"]
     name = spec.get("priorityClassName") or ""
-    found = _priority_class(context, name) if name else default_priority_class(context)
-    if name and found is None:
+    priority_class = _priority_class(context, name) if name else default_priority_class(context)
+    if name and priority_class is None:
         raise op.forbidden(f"no PriorityClass with name {name} was found", pod)
-    value = priority_of(found) if found else 0
-    if found:
-        spec["priorityClassName"] = found["metadata"]["name"]
+    value = priority_of(priority_class) if priority_class else 0
+    if priority_class:
+        spec["priorityClassName"] = priority_class["metadata"]["name"]
     if spec.get("priority") not in (None, value):
         raise op.forbidden(
             f"the integer value of priority ({spec['priority']}) must not be provided in pod "
@@ -72,7 +72,7 @@ def set_priority(context: ServerContext, pod: JsonObject, op: Operation) -> None
             pod,
         )
     spec["priority"] = value
-    policy = (found or {}).get("preemptionPolicy")
+    policy = (priority_class or {}).get("preemptionPolicy")
     spec.setdefault("preemptionPolicy", policy if policy in _POLICIES else _POLICIES[0])
 
 

@@ -84,8 +84,8 @@ def charge_quotas(op: Operation, new: JsonObject, old: JsonObject | None) -> Non
 
 
 def _quotas(store: Store, namespace: str) -> list[StoredObject]:
-    found = (store.latest(each.key) for each in store.list(*_QUOTAS, namespace))
-    return [each for each in found if each is not None]
+    quotas = (store.latest(each.key) for each in store.list(*_QUOTAS, namespace))
+    return [each for each in quotas if each is not None]
 
 
 def _write(stored: StoredObject, charge: Charge) -> tuple[StoredObject, ValueBuilder]:

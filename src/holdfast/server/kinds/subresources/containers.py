@@ -153,9 +153,9 @@ def _log_query(op: Operation) -> list[tuple[str, str]]:
     """Return the options of a log, checked; raise Invalid."""
     query = op.request.query
     FieldErrors(list(_log_problems(query))).raise_if_any("PodLogOptions", op.request_info.name)
-    found = [(name, "true") for name in _LOG_FLAGS if is_true(query.get(name))]
+    options = [(name, "true") for name in _LOG_FLAGS if is_true(query.get(name))]
     others = ("sinceTime", "stream", *(name for name, _ in _LOG_NUMBERS))
-    return found + [(name, query[name]) for name in others if query.get(name)]
+    return options + [(name, query[name]) for name in others if query.get(name)]
 
 
 def _log_problems(query: Mapping[str, str]) -> Iterator[Cause]:

@@ -77,20 +77,20 @@ def _is_free_to_evict(pod: JsonObject, budget: JsonObject) -> bool:
 def budgets_of(op: Operation, pod: JsonObject) -> list[StoredObject]:
     """Return the disruption budgets that select a pod."""
     labels = pod["metadata"].get("labels") or {}
-    found = []
+    budgets = []
     for stored in op.context.store.list(*_BUDGETS, op.request_info.namespace):
         raw = (decode(stored).get("spec") or {}).get("selector")
         selector = None if raw is None else convert_object(raw, LabelSelector)
         if selector_or_nothing(selector).matches(labels):
-            found.append(stored)
-    return found
+            budgets.append(stored)
+    return budgets
 
 
-async def use_disruption(op: Operation, found: StoredObject, options: DeleteOptions) -> None:
+async def use_disruption(op: Operation, stored: StoredObject, options: DeleteOptions) -> None:
     """Use one disruption of a budget; raise TooManyRequests if none is allowed."""
-    previous = op.context.store.latest(found.key) or found
+    previous = op.context.store.latest(stored.key) or stored
     budget = decode(previous)
-    name, status = found.key.name, dict(budget.get("status") or {})
+    name, status = stored.key.name, dict(budget.get("status") or {})
     allowed = status.get("disruptionsAllowed", 0)
     disrupted = dict(status.get("disruptedPods") or {})
     if status.get("observedGeneration", 0) < budget["metadata"].get("generation", 0):
@@ -101,7 +101,7 @@ async def use_disruption(op: Operation, found: StoredObject, options: DeleteOpti
         raise Forbidden(
             f'poddisruptionbudgets.policy "{name}" is forbidden: pdb disruptions allowed is '
             "negative",
-            found.key.details,
+            stored.key.details,
         )
     if allowed == 0:
         message = (
@@ -113,7 +113,7 @@ async def use_disruption(op: Operation, found: StoredObject, options: DeleteOpti
         raise Forbidden(
             f'poddisruptionbudgets.policy "{name}" is forbidden: DisruptedPods map too big - too '
             "many evictions not confirmed by PDB controller",
-            found.key.details,
+            stored.key.details,
         )
     if op.dry_run or "All" in (options.dry_run or ()):
         return

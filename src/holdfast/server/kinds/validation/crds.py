@@ -160,11 +160,11 @@ def _check_version(version: JsonMapping, at: str, known: list[Any]) -> Iterator[
     else:
         try:
             compiled = StructuralSchema.compile(schema)
-            found = [] if schema in known else compiled.rule_problems()
+            causes = [] if schema in known else compiled.rule_problems()
             root = compiled.root
         except Invalid as wrong:
-            found = list(wrong.details.causes) or [Cause("", wrong.message)]
-        for cause in found:
+            causes = list(wrong.details.causes) or [Cause("", wrong.message)]
+        for cause in causes:
             yield Cause(f"{where}{_under(cause.field)}", cause.message, cause.reason)
     yield from _check_scale((version.get("subresources") or {}).get("scale"), f"{at}.subresources")
     for i, column in enumerate(version.get("additionalPrinterColumns") or ()):

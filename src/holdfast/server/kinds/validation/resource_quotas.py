@@ -111,9 +111,9 @@ def _check_scopes(spec: JsonObject) -> Iterable[Cause]:
 
 
 def _conflicts(at: str, scopes: Iterable[str], shown: Any) -> Iterable[Cause]:
-    found = set(scopes)
+    scope_set = set(scopes)
     for pair in _OPPOSITES:
-        if found.issuperset(pair):
+        if scope_set.issuperset(pair):
             yield field_errors.invalid(at, shown, _CONFLICTING)
 
 

@@ -74,8 +74,8 @@ class StructuralSchema:
         wrong = chain(
             violations(self.root, new, "", before), duplicates(self.root, new, "", before)
         )
-        found = list(islice(wrong, CAUSE_LIMIT + 1))
-        return [*found, *broken_rules(self.root, new, before, found)]
+        causes = list(islice(wrong, CAUSE_LIMIT + 1))
+        return [*causes, *broken_rules(self.root, new, before, causes)]
 
 
 @lru_cache(maxsize=32)
@@ -94,10 +94,10 @@ def _compiled(schema: bytes) -> SchemaNode:
     return root
 
 
-def _raise_if_any(found: list[Cause]) -> None:
-    if found:
-        message = "; ".join(map(str, found))
-        raise Invalid(f"the schema is not structural: {message}", Details(causes=tuple(found)))
+def _raise_if_any(causes: list[Cause]) -> None:
+    if causes:
+        message = "; ".join(map(str, causes))
+        raise Invalid(f"the schema is not structural: {message}", Details(causes=tuple(causes)))
 
 
 def shipped_crds() -> list[dict[str, Any]]:

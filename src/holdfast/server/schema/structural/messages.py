@@ -23,20 +23,20 @@ def required(path: str) -> Cause:
 
 def wrong_type(path: str, value: Any, wanted: str) -> Cause:
     """Build the cause for a value of another JSON type."""
-    found = type_name(value)
+    json_type = type_name(value)
     return Cause(
         path,
-        f'Invalid value: "{found}": {path} in body must be of type {wanted}: "{found}"',
+        f'Invalid value: "{json_type}": {path} in body must be of type {wanted}: "{json_type}"',
         "FieldValueTypeInvalid",
     )
 
 
 def wrong_format(path: str, value: Any, wanted: str) -> Cause:
     """Build the cause for a value that is not a string of the format."""
-    found = quoted(value if isinstance(value, str) else _GO_TYPES[type(value)])
+    text = quoted(value if isinstance(value, str) else _GO_TYPES[type(value)])
     return Cause(
         path,
-        f"Invalid value: {found}: {path} in body must be of type {wanted}: {found}",
+        f"Invalid value: {text}: {path} in body must be of type {wanted}: {text}",
         "FieldValueTypeInvalid",
     )
 

@@ -73,8 +73,8 @@ class SchemaNode:
 
     def child(self, name: str) -> SchemaNode | bool | None:
         """Return the schema of a field; True if any value is allowed, None if it is unknown."""
-        found = self.properties.get(name)
-        return self.additional_properties if found is None else found
+        schema = self.properties.get(name)
+        return self.additional_properties if schema is None else schema
 
 
 def compile_node(schema: Mapping[str, Any], *, root: bool = False) -> SchemaNode:

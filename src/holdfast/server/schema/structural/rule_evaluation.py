@@ -25,12 +25,12 @@ _NOT_EVALUATED = (
 
 
 def broken_rules(
-    node: SchemaNode, value: Any, old: Any, found: Collection[Cause]
+    node: SchemaNode, value: Any, old: Any, causes: Collection[Cause]
 ) -> Iterator[Cause]:
-    """Yield the rules that an object breaks; none are evaluated if ``found`` has type errors."""
+    """Yield the rules that an object breaks; none are evaluated if ``causes`` has type errors."""
     if not node.has_rules:
         return
-    if any(cause.reason in _BLOCKING for cause in found):
+    if any(cause.reason in _BLOCKING for cause in causes):
         yield Cause("<nil>", f"Invalid value: null: {_NOT_EVALUATED}", "FieldValueInvalid")
     else:
         try:

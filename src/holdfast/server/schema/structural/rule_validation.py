@@ -169,10 +169,10 @@ def _leads_to_a_field(node: SchemaNode, path: str) -> bool:
         step = _STEP.match(path, position)
         if step is None:
             return False
-        found = node.child(step[1] or step[2])
-        if not isinstance(found, SchemaNode):
+        schema = node.child(step[1] or step[2])
+        if not isinstance(schema, SchemaNode):
             return False
-        node, position = found, step.end()
+        node, position = schema, step.end()
     return True
 
 

@@ -31,15 +31,21 @@ def violations(node: SchemaNode, value: Any, path: str, old: Any = ABSENT) -> It
 
 
 def _type_mismatch(node: SchemaNode, value: Any, path: str) -> Cause | None:
-    found = messages.type_name(value)
+    json_type = messages.type_name(value)
     if node.int_or_string:
-        valid_type = found == "string" or (found == "integer" and not isinstance(value, float))
+        valid_type = json_type == "string" or (
+            json_type == "integer" and not isinstance(value, float)
+        )
         return None if valid_type else messages.wrong_type(path, value, "integer,string")
     if node.format is not None:
         name, holds = node.format
         valid_type = isinstance(value, str) and holds(value)
         return None if valid_type else messages.wrong_format(path, value, name)
-    if not node.type or node.type == found or (node.type == "number" and found == "integer"):
+    if (
+        not node.type
+        or node.type == json_type
+        or (node.type == "number" and json_type == "integer")
+    ):
         return None
     return messages.wrong_type(path, value, node.type)
 
@@ -99,8 +105,10 @@ def _one_of(node: SchemaNode, value: Any, path: str) -> Iterator[Cause]:
     valid = sum(not result for result in results)
     if valid == 1:
         return
-    found = f"Found {valid} valid alternatives" if valid else "Found none valid"
-    yield messages.combined(f'"{path}" must validate one and only one schema (oneOf). {found}')
+    alternatives = f"Found {valid} valid alternatives" if valid else "Found none valid"
+    yield messages.combined(
+        f'"{path}" must validate one and only one schema (oneOf). {alternatives}'
+    )
     if not valid:
         yield from min(results, key=len)
 
