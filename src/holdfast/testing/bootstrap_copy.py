@@ -51,10 +51,10 @@ async def _create_originals(gates: FeatureGates) -> list[StoredObject]:
         store = Store.open(Path(directory), clock, writer=LoopWriter)
         server = ApiServer.create(store, clock, feature_gates=gates)
         await server.start()
-        found = [stored for resource in store.resources for stored in store.list(*resource)]
+        objects = [stored for resource in store.resources for stored in store.list(*resource)]
         await server.stop()
         await store.close()
-    return sorted(found, key=lambda stored: stored.revision)
+    return sorted(objects, key=lambda stored: stored.revision)
 
 
 def _copy(original: StoredObject, now: bytes, revision: int) -> bytes:

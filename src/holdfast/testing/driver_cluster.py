@@ -150,9 +150,9 @@ class DriverCluster:
 
     async def until_pod(self, name: str, holds: Callable[[Pod], bool]) -> Pod:
         """Wait until something holds for a pod of the namespace default."""
-        found = await self._until(name, lambda kind, pod: kind != "DELETED" and holds(pod))
-        assert found is not None
-        return found
+        matching_pod = await self._until(name, lambda kind, pod: kind != "DELETED" and holds(pod))
+        assert matching_pod is not None
+        return matching_pod
 
     async def delete_pod(self, name: str) -> None:
         """Delete a pod and wait until it is gone."""

@@ -123,8 +123,10 @@ class FaultyDriver(Driver):
 
     async def call_prepare(self, claim: Claim) -> Prepared:
         """Call the driver's ``prepare`` with the next fault."""
-        found: Prepared = await self._call("prepare", claim.uid, self._driver.call_prepare(claim))
-        return found
+        prepared: Prepared = await self._call(
+            "prepare", claim.uid, self._driver.call_prepare(claim)
+        )
+        return prepared
 
     async def call_unprepare(self, claim: Claim) -> None:
         """Call the driver's ``unprepare`` with the next fault."""
@@ -139,13 +141,13 @@ class FaultyDriver(Driver):
             fault.entered.set()
             await fault.release.wait()
         self.calls.append((name, uid))
-        found = await call
+        result = await call
         if isinstance(fault, Kill):
             fault.done.set()
             if name in ("prepare", "unprepare"):
                 raise Killed
             await asyncio.Event().wait()  # until the test ends the controller
-        return found
+        return result
 
 
 class DriverNode:

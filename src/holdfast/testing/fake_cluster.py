@@ -66,14 +66,14 @@ class FakeCluster:
         return "" if placement is None else placement.node
 
     def _placement(self, pod_info: PodInfo) -> Placement | None:
-        found = feasible(self.profile, self.profile.view(pod_info, self.world, self.now))
-        if isinstance(found, Rejection):
-            self._auditor.note_faults(rejection_faults(self.profile, found))
+        filter_result = feasible(self.profile, self.profile.view(pod_info, self.world, self.now))
+        if isinstance(filter_result, Rejection):
+            self._auditor.note_faults(rejection_faults(self.profile, filter_result))
             return None
-        if preempt_in_better_tiers(self.profile, found, self.now) is not None:
+        if preempt_in_better_tiers(self.profile, filter_result, self.now) is not None:
             return None
-        placement = rank(self.profile, found, self._rng)
-        self._auditor.note_faults(placement_faults(self.profile, found, placement))
+        placement = rank(self.profile, filter_result, self._rng)
+        self._auditor.note_faults(placement_faults(self.profile, filter_result, placement))
         return placement
 
     def _reserve(self, placement: Placement) -> bool:

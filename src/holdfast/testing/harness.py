@@ -167,8 +167,8 @@ class Harness:
 
     async def why(self, name: str, namespace: str = "default") -> str:
         """Return the message of a pod's PodScheduled condition, or ""."""
-        found = (await self.pod(name, namespace)).condition("PodScheduled")
-        return "" if found is None else found.message
+        condition = (await self.pod(name, namespace)).condition("PodScheduled")
+        return "" if condition is None else condition.message
 
     async def events(self, name: str, namespace: str = "default") -> list[tuple[str, str]]:
         """Return (reason, message) of an object's events, oldest first."""

@@ -221,10 +221,10 @@ def check_table(case: Case) -> None:
     if not case.outcome.methods.has_score_table:
         return
     assert case.plan.pre_score(case.rows) is None
-    found = case.plan.score_table(case.rows)
-    if found is not None:
+    indexes_and_table = case.plan.score_table(case.rows)
+    if indexes_and_table is not None:
         final = case.plan.normalize_score(case.rows, case.scores(case.rows))
-        assert (found[1][found[0]] == final).all(), (
+        assert (indexes_and_table[1][indexes_and_table[0]] == final).all(), (
             f"{case.plugin.name}: score_table equals normalize_score"
         )
 
@@ -232,17 +232,17 @@ def check_table(case: Case) -> None:
 def check_tier_rows(case: Case, outcome: PreFilterOutcome) -> None:
     """``tier_rows`` equals ``filter`` and ``tier``; the rows of a tier have the same score."""
     plan, rows, name = outcome.plan, case.rows, case.plugin.name
-    found = plan.tier_rows() if outcome.filters and outcome.tiers else None
-    if found is None:
+    tier_rows = plan.tier_rows() if outcome.filters and outcome.tiers else None
+    if tier_rows is None:
         return
     passed = rows[plan.filter(rows) == 0]
     tiers = plan.tier(passed)
     expected = [passed[tiers == tier].tolist() for tier in np.unique(tiers)]
-    listed = [of_tier for of_tier in found if len(of_tier)]
+    listed = [of_tier for of_tier in tier_rows if len(of_tier)]
     law = f"{name}: tier_rows equals filter and tier"
     assert [of_tier.tolist() for of_tier in listed] == expected, law
     again = plan.tier_rows()
-    assert again is not None and all(map(is_, again, found)), (
+    assert again is not None and all(map(is_, again, tier_rows)), (
         f"{name}: tier_rows returns the same arrays unless their rows changed"
     )
     for of_tier in listed if outcome.scores else ():
@@ -307,11 +307,11 @@ def check_pending(case: Case, cluster: RandomCluster) -> None:
         return
     api = MemoryApi(case.world.fork())
     api.load(cluster.classic.values())
-    found = _pend(case, api, cluster.random)
-    if found is not None:
+    rejection = _pend(case, api, cluster.random)
+    if rejection is not None:
         api.calls.clear()
         again = _pend(case, api, cluster.random)
-        assert again == found, f"{plugin.name}: it waits as before"
+        assert again == rejection, f"{plugin.name}: it waits as before"
         assert not api.calls, f"{plugin.name}: a second attempt writes nothing, not {api.calls}"
 
 

@@ -32,7 +32,7 @@ def some_storage(random: Random, nodes: Sequence[str]) -> Object:
 def some_volumes(random: Random) -> list[dict[str, Any]]:
     """Return volumes of a pod: claims, disks that cannot be shared, or a secret."""
     pick = random.choice
-    found: list[dict[str, Any]] = [{"name": "secret", "secret": {}}]
+    volumes: list[dict[str, Any]] = [{"name": "secret", "secret": {}}]
     for i in range(random.randint(1, 2)):
         source: dict[str, Any] = pick(
             [
@@ -43,8 +43,8 @@ def some_volumes(random: Random) -> list[dict[str, Any]]:
                 {"awsElasticBlockStore": {"volumeID": pick("ab")}},
             ]
         )
-        found.append({"name": f"v{i}", **source})
-    return found
+        volumes.append({"name": f"v{i}", **source})
+    return volumes
 
 
 def _name(random: Random, letter: str) -> str:

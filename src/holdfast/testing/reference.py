@@ -52,11 +52,11 @@ class ReferenceNode:
 
 def places(nodes: Iterable[Node], pods: Iterable[Pod]) -> dict[str, ReferenceNode]:
     """Return the nodes with their pods; pods of unknown nodes are left out."""
-    found = {node.name: ReferenceNode(node) for node in nodes}
+    by_name = {node.name: ReferenceNode(node) for node in nodes}
     for pod in pods:
-        if pod.spec.node_name in found and not pod.finished:
-            found[pod.spec.node_name].pods.append(pod)
-    return found
+        if pod.spec.node_name in by_name and not pod.finished:
+            by_name[pod.spec.node_name].pods.append(pod)
+    return by_name
 
 
 def first_objection(

@@ -137,7 +137,7 @@ def _preferences(pod: Pod, other: Pod, around: Surroundings) -> Iterator[tuple[i
 
 def _default_selector(pod: Pod, around: Surroundings) -> Selector:
     labels: dict[str, str] = {}
-    found: list[LabelRequirement] = []
+    requirements: list[LabelRequirement] = []
     for one in around.workloads:
         if one.metadata.namespace != pod.namespace:
             continue
@@ -150,8 +150,8 @@ def _default_selector(pod: Pod, around: Surroundings) -> Selector:
             o.controller and (o.kind, o.name) == (one.kind, one.name)
             for o in pod.metadata.owner_references
         ):
-            found += from_selector(one.spec.selector).requirements or ()
-    return conjunction((*(from_labels(labels).requirements or ()), *found))
+            requirements += from_selector(one.spec.selector).requirements or ()
+    return conjunction((*(from_labels(labels).requirements or ()), *requirements))
 
 
 def spread_scores(pod: Pod, nodes: list[Node], around: Surroundings) -> dict[str, int]:
@@ -216,7 +216,7 @@ def _eligible(pod: Pod, node: Node, constraint: TopologySpreadConstraint, keys: 
 def image_scores(pod: Pod, nodes: list[Node], around: Surroundings) -> dict[str, int]:
     """Return ImageLocality scores; images must have tags."""
     used = [c.image for c in (*pod.spec.init_containers, *pod.spec.containers)]
-    found = {}
+    scores = {}
     for node in nodes:
         total = 0
         for image in node.status.images:
@@ -224,5 +224,5 @@ def image_scores(pod: Pod, nodes: list[Node], around: Surroundings) -> dict[str,
             times = sum(used.count(name) for name in image.names)
             total += times * int(image.size_bytes * (count / len(around.nodes)))
         least, most = 23 << 20, (1000 << 20) * len(used)
-        found[node.name] = 100 * (min(max(total, least), most) - least) // (most - least)
-    return found
+        scores[node.name] = 100 * (min(max(total, least), most) - least) // (most - least)
+    return scores

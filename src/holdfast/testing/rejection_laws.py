@@ -83,10 +83,10 @@ def check_row_sets(case: Case, cluster: RandomCluster) -> None:
     groups = rejected if groups is None else groups
     reasons: dict[int, tuple[str, ...]] = {}
     for row, group in zip(rejected.tolist(), groups.tolist(), strict=True):
-        found = case.plan.reasons(row, PodChange(added))
-        assert found, f"{name}: a rejection with pods added has reasons"
+        row_reasons = case.plan.reasons(row, PodChange(added))
+        assert row_reasons, f"{name}: a rejection with pods added has reasons"
         law = f"{name}: rows of one group have the same reasons with pods added"
-        assert reasons.setdefault(group, found) == found, law
+        assert reasons.setdefault(group, row_reasons) == row_reasons, law
 
 
 def _check_limits(case: Case, limits: PodLimits, added: Mapping[int, list[PodInfo]]) -> None:
@@ -110,9 +110,9 @@ def check_filter_each(case: Case) -> None:
     plugin, rows = case.plugin, case.rows
     if not overrides(case.plan, NodeFilter.filter_each):
         return
-    found = case.plan.filter_each(rows)
+    verdicts = case.plan.filter_each(rows)
     alone = [int(case.verdicts(rows[i : i + 1])[0]) for i in range(len(rows))]
-    assert found.tolist() == alone, f"{plugin.name}: filter_each equals filter of each row alone"
+    assert verdicts.tolist() == alone, f"{plugin.name}: filter_each equals filter of each row alone"
 
 
 def check_condition_reason(case: Case) -> None:
@@ -136,8 +136,8 @@ def check_tiers(case: Case, random: Random) -> None:
     assert len(tiers) == len(rows), f"{name}: tier returns a value per row"
     some = sorted(random.sample(range(len(rows)), 1 + len(rows) // 2))
     ranks = [
-        np.unique(found, return_inverse=True)[1].tolist()
-        for found in (tiers[some], plan.tier(rows[some]))
+        np.unique(values, return_inverse=True)[1].tolist()
+        for values in (tiers[some], plan.tier(rows[some]))
     ]
     assert ranks[0] == ranks[1], f"{name}: the order of tiers does not depend on other rows"
 

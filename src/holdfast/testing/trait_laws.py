@@ -177,8 +177,8 @@ def check_hints(plugin: Plugin, cluster: RandomCluster, pod: Any) -> None:
         assert isinstance(result, bool | QueueingStrategy), law
         if result and plugin.traits.registers(event):
             keys = plugin.event_keys(event)
-            found = keys is None or not set(keys).isdisjoint(plugin.pod_keys(pod_info))
-            assert found, f"{plugin.name}: a pod that an event helps has a key of {event}"
+            has_key = keys is None or not set(keys).isdisjoint(plugin.pod_keys(pod_info))
+            assert has_key, f"{plugin.name}: a pod that an event helps has a key of {event}"
 
 
 def check_post_filter(case: Case) -> None:

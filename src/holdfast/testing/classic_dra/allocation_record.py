@@ -49,9 +49,9 @@ class AllocationRecord:
         self, name: str, uid: str, function: Callable[..., Any], given: Sequence[Any]
     ) -> Any:
         async def call() -> Any:
-            found = await self._failing(name, function, given)
-            self.results[uid].append(msgspec.to_builtins(found, enc_hook=repr))
-            return found
+            result = await self._failing(name, function, given)
+            self.results[uid].append(msgspec.to_builtins(result, enc_hook=repr))
+            return result
 
         return await self._call(name, uid, call())
 
@@ -97,13 +97,13 @@ class _RecordedHandlers:
 
         async def call() -> Sequence[Allocated]:
             given = (items, selected_node)
-            found: Sequence[Allocated] = await record._failing(
+            allocations: Sequence[Allocated] = await record._failing(
                 "allocate", self._inner.allocate, given
             )
-            for item, one in zip(items, found, strict=True):
+            for item, one in zip(items, allocations, strict=True):
                 if isinstance(one, ClassicAllocation):
                     record.results[item.claim.uid].append(one.resource_handle)
-            return found
+            return allocations
 
         allocated: Sequence[Allocated] = await record._call("allocate", items[0].claim.uid, call())
         return allocated

@@ -55,9 +55,9 @@ async def _registration(node: ClassicDriverNode, faulty: FaultyDriver) -> None:
 
 async def _an_inventory_is_published(node: ClassicDriverNode, faulty: FaultyDriver) -> None:
     if not faulty.classic.needs_no_inventory:
-        found = await node.inventory()
-        assert found.spec.ready, "its NodeInventory is not ready"
-        assert found.spec.devices, "its inventory has no device, so nothing can be checked"
+        inventory = await node.inventory()
+        assert inventory.spec.ready, "its NodeInventory is not ready"
+        assert inventory.spec.devices, "its inventory has no device, so nothing can be checked"
 
 
 async def _a_claim_is_allocated_prepared_and_freed(
@@ -197,8 +197,8 @@ async def _prepared(node: ClassicDriverNode, claim: ClassicClaim) -> list[str]:
 
 async def _nothing_is_booked(node: ClassicDriverNode, faulty: FaultyDriver) -> None:
     if faulty.classic.factory is None:
-        found = (await node.inventory()).status.allocated
-        assert not found, f"claims are gone but have devices: {found}"
+        allocated = (await node.inventory()).status.allocated
+        assert not allocated, f"claims are gone but have devices: {allocated}"
 
 
 CHECKS: tuple[Check, ...] = (

@@ -64,9 +64,9 @@ class ClassicDriver:
     async def step(self) -> None:
         """Look at every claim, then at every PodScheduling."""
         mine = {
-            found.name
-            for found in (await self.client.list(KINDS.classes)).items
-            if found.driver_name == self.name
+            resource_class.name
+            for resource_class in (await self.client.list(KINDS.classes)).items
+            if resource_class.driver_name == self.name
         }
         for claim in (await self.client.list(KINDS.claims)).items:
             if state_of(claim) in (ClaimState.RELEASING, ClaimState.DELETING):

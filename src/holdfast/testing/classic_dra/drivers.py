@@ -119,9 +119,10 @@ class ClassicDriverNode(DriverNode):
 
     async def answers(self, claim: ClassicClaim) -> dict[str, list[str]]:
         """Return the unsuitable nodes that the driver has answered for a pod of ``select``."""
-        found = await self.client.get(SCHEDULINGS, claim.name, "default")
+        scheduling = await self.client.get(SCHEDULINGS, claim.name, "default")
         return {
-            one.pod_resource_claim_name: list(one.unsuitable_nodes) for one in found.status.claims
+            one.pod_resource_claim_name: list(one.unsuitable_nodes)
+            for one in scheduling.status.claims
         }
 
     async def forget(self, claim: ClassicClaim) -> None:
