@@ -31,6 +31,6 @@ async def find_classic_group(client: Client) -> str:
         return ""
     # The inventories of drivers are in this group too: it may be served without claims.
     path = f"/apis/{OWN_GROUP}/{VERSION}"
-    found = msgspec.json.decode(await client.raw(path), type=_Resources)
+    discovery = msgspec.json.decode(await client.raw(path), type=_Resources)
     claims = classic_resources(OWN_GROUP).claims.plural
-    return OWN_GROUP if any(each.name == claims for each in found.resources) else ""
+    return OWN_GROUP if any(each.name == claims for each in discovery.resources) else ""

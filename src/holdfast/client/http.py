@@ -249,10 +249,10 @@ async def open_tunnel(proxy: str, host: str, port: int) -> socket.socket:
             "through such a proxy"
         )
     loop = asyncio.get_running_loop()
-    found = await loop.getaddrinfo(
+    addresses = await loop.getaddrinfo(
         proxy_url.hostname, proxy_url.port or 80, type=socket.SOCK_STREAM
     )
-    family, kind, protocol, _, address = found[0]
+    family, kind, protocol, _, address = addresses[0]
     connection = socket.socket(family, kind, protocol)
     try:
         connection.setblocking(False)

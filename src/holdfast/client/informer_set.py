@@ -61,11 +61,11 @@ class InformerSet:
 
     def error_counts(self) -> dict[tuple[str, str], int]:
         """Count the objects that could not be processed, by collection and category of error."""
-        found: Counter[tuple[str, str]] = Counter()
+        counts: Counter[tuple[str, str]] = Counter()
         for informer in self._informers.values():
             for sort, number in informer.error_counts.items():
-                found[informer.resource.plural, sort] += number
-        return dict(found)
+                counts[informer.resource.plural, sort] += number
+        return dict(counts)
 
     async def start(self) -> None:
         """Start the informers that are not running and wait until all have synced."""

@@ -190,12 +190,12 @@ def _entry(config: dict[str, object], kind: str, name: object) -> dict[str, str]
     entries = config[f"{kind}s"]
     if not isinstance(entries, list):
         raise ValueError(f"{kind}s is not a list")
-    found = [entry[kind] for entry in entries if entry["name"] == name]
-    if len(found) != 1 or not isinstance(found[0], dict):
-        raise ValueError(f"{len(found)} entries {name}")
-    if not all(_is_text(value) for value in found[0].values()):
+    named_entries = [entry[kind] for entry in entries if entry["name"] == name]
+    if len(named_entries) != 1 or not isinstance(named_entries[0], dict):
+        raise ValueError(f"{len(named_entries)} entries {name}")
+    if not all(_is_text(value) for value in named_entries[0].values()):
         raise ValueError(f"a field of {name} is not a text")
-    return found[0]
+    return named_entries[0]
 
 
 def _is_text(value: object) -> TypeGuard[str]:

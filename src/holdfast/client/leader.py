@@ -198,10 +198,10 @@ class LeaderElection:
 
     async def _read_lease(self) -> None:
         try:
-            found = await self._client.get(RAW_LEASES, self._name, self._namespace)
+            lease = await self._client.get(RAW_LEASES, self._name, self._namespace)
         except NotFound:
-            found = {}
-        self._observe(found)
+            lease = {}
+        self._observe(lease)
 
     def _observe(self, lease: dict[str, Any]) -> None:
         if lease.get("spec") != self._lease.get("spec"):

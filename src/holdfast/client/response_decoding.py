@@ -61,8 +61,8 @@ class UnreadableObject(Invalid):
         self, resource: Resource[Any], raw: dict[str, Any], why: str, event_type: str = ""
     ) -> None:
         self.raw = raw
-        found = raw.get("metadata")
-        metadata = found if isinstance(found, dict) else {}
+        raw_metadata = raw.get("metadata")
+        metadata = raw_metadata if isinstance(raw_metadata, dict) else {}
         namespace, name = metadata.get("namespace", ""), metadata.get("name", "")
         self.key = f"{namespace}/{name}" if namespace else str(name)
         self.uid = str(metadata.get("uid", ""))
@@ -175,12 +175,12 @@ def _decode_object_event(line: bytes, res: Resource[T]) -> WatchEvent[T] | None:
     if decoder is None:
         return None
     try:
-        found = decoder.decode(line)
+        event = decoder.decode(line)
     except msgspec.DecodeError:
         return None
-    if found.type in ("BOOKMARK", "ERROR"):
+    if event.type in ("BOOKMARK", "ERROR"):
         return None
-    return WatchEvent(found.type, found.object, found.object.metadata.resource_version)
+    return WatchEvent(event.type, event.object, event.object.metadata.resource_version)
 
 
 @cache

@@ -219,12 +219,12 @@ class _CertificateFiles:
 
     def reload(self) -> bool:
         """Use the files if they have changed; raises BadConfiguration and keeps the old ones."""
-        found = self._contents()
-        if found == self._read:
+        contents = self._contents()
+        if contents == self._read:
             return False
         self._load()  # a new context: a wrong pair must not end up in the one in use
         self._load(self.context)
-        self._read = found
+        self._read = contents
         return True
 
     def _contents(self) -> tuple[bytes, bytes]:

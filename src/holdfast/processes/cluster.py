@@ -323,9 +323,9 @@ class Cluster:
         def client_for(user: str) -> Client:
             if user.startswith(NODE_USER):
                 kubeconfig = self._node_kubeconfigs[user.removeprefix(NODE_USER)]
-                found = read_embedded_credentials(str(kubeconfig), None)
-                assert found is not None, kubeconfig
-                endpoint = found
+                credentials = read_embedded_credentials(str(kubeconfig), None)
+                assert credentials is not None, kubeconfig
+                endpoint = credentials
             else:
                 name = certificate_name(user)
                 endpoint = Endpoint(

@@ -61,11 +61,11 @@ def load_settings(path: Path | None, *, required: bool = True) -> DeschedulerPro
     """
     if path is None:
         return DeschedulerProcessSettings()
-    found = load_descheduling(path, read)
-    if found is None and required:
+    configuration = load_descheduling(path, read)
+    if configuration is None and required:
         raise BadConfiguration(f"{path}: expected a {KIND}, found none")
     profiles = load_scheduling(path).profiles
-    return DeschedulerProcessSettings(found or DeschedulerConfiguration(), profiles)
+    return DeschedulerProcessSettings(configuration or DeschedulerConfiguration(), profiles)
 
 
 class DeschedulerProcess(ElectedProcess):

@@ -48,13 +48,13 @@ class Cause:
         return f"{self.field}: {self.message}"
 
 
-def aggregate_message(found: Iterable[object]) -> str:
+def aggregate_message(errors: Iterable[object]) -> str:
     """Return the text of one error, or of several as upstream's aggregate.
 
     >>> aggregate_message([Cause("spec", "Required value")]), aggregate_message(["a", "b"])
     ('spec: Required value', '[a, b]')
     """
-    listed = [str(one) for one in found]
+    listed = [str(one) for one in errors]
     return listed[0] if len(listed) == 1 else f"[{', '.join(listed)}]"
 
 

@@ -190,10 +190,10 @@ def parse_release(text: str) -> Release:
     >>> parse_release("1.37"), parse_release("v1.36.2+k3s1")
     ((1, 37), (1, 36))
     """
-    found = _VERSION.fullmatch(text.strip())
-    if found is None:
+    match = _VERSION.fullmatch(text.strip())
+    if match is None:
         raise BadRequest(f"{text[:40]!r} is no release of Kubernetes: write it as 1.37")
-    return int(found[1]), int(found[2])
+    return int(match[1]), int(match[2])
 
 
 def _problem(name: str, value: str, *, has_value: bool) -> str:

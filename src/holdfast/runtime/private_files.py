@@ -61,15 +61,15 @@ def read_own(path: Path) -> bytes:
     # Without O_NONBLOCK opening a pipe waits for a writer.
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     with os.fdopen(descriptor, "rb") as file:
-        found = os.fstat(descriptor)
-        if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid():
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode) or status.st_uid != os.geteuid():
             raise PermissionError(f"{path} is not a regular file of this user")
         return file.read()
 
 
 def writable_by_others(directory: Path) -> bool:
     """Tell whether a user other than root can replace this user's files in a directory."""
-    found = directory.stat()
-    if found.st_uid not in (os.geteuid(), 0):
+    status = directory.stat()
+    if status.st_uid not in (os.geteuid(), 0):
         return True
-    return bool(found.st_mode & stat.S_IWOTH) and not found.st_mode & stat.S_ISVTX
+    return bool(status.st_mode & stat.S_IWOTH) and not status.st_mode & stat.S_ISVTX

@@ -111,11 +111,11 @@ class SharedCache(Generic[V]):
         """Remove entries until they are few enough, but not the one that was just used."""
         removed: list[V] = []
         while self.size > self._most:
-            found = self._next_to_remove(used, kept)
-            if found is None:
+            key = self._next_to_remove(used, kept)
+            if key is None:
                 break
-            removed.append(self._entries[found].value)
-            self._remove(found, self._entries[found])
+            removed.append(self._entries[key].value)
+            self._remove(key, self._entries[key])
         return removed
 
     def _next_to_remove(self, used: Hashable, kept: Collection[Hashable]) -> Hashable | None:
