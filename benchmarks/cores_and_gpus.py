@@ -24,11 +24,12 @@ from typing import Any
 
 from decisions import decide_all
 from holdfast.api import koordinator_names as names
+from holdfast.api.decode import JsonObject
 from holdfast.api.reservation_names import AFFINITY
 from holdfast.api.scheme import SHARED_DEVICES
 from holdfast.scheduling.framework.world import World
 from holdfast.testing import a_node, a_pod, a_reservation, typed
-from holdfast.testing.builders import Raw, an_object
+from holdfast.testing.builders import an_object
 from holdfast.testing.numa_builders import a_bound_pod, a_topology
 from in_turn import Result, Scene, measure_scenes
 
@@ -40,7 +41,7 @@ OWNER = {"app": "owner"}
 _made: dict[tuple[int, bool], World] = {}
 
 
-def a_device_object(node: str) -> Raw:
+def a_device_object(node: str) -> JsonObject:
     """The Device of a node: half of the GPUs on each NUMA node."""
     listed = [
         {
@@ -56,7 +57,7 @@ def a_device_object(node: str) -> Raw:
     return an_object(SHARED_DEVICES, node, {"devices": listed})
 
 
-def node_objects(name: str, *, plain: bool = False) -> list[Raw]:
+def node_objects(name: str, *, plain: bool = False) -> list[JsonObject]:
     """A node with its NodeResourceTopology and its Device, or ``plain`` without them."""
     listed = {
         names.GPU: 100 * GPUS, names.GPU_CORE: 100 * GPUS, names.GPU_MEMORY_RATIO: 100 * GPUS,
@@ -71,7 +72,7 @@ def node_objects(name: str, *, plain: bool = False) -> list[Raw]:
     ]
 
 
-def reservation_objects(i: int, node: str) -> tuple[Raw, Raw]:
+def reservation_objects(i: int, node: str) -> tuple[JsonObject, JsonObject]:
     """A reservation of CPUs and a GPU for owners, and its status as it is placed."""
     placed = {
         names.RESOURCE_STATUS: f'{{"cpuset":"0-{RESERVED_CPUS - 1}"}}',
@@ -88,7 +89,7 @@ def reservation_objects(i: int, node: str) -> tuple[Raw, Raw]:
     return raw, {"phase": "Available", "nodeName": node, "allocatable": allocatable}
 
 
-def a_pod_of(name: str, number: int) -> Raw:
+def a_pod_of(name: str, number: int) -> JsonObject:
     """Return a pod of a case."""
     case = CASES[name]
     requests = {names.GPU: case.gpu} if case.gpu else None
@@ -173,7 +174,7 @@ def waiting(name: str, nodes: int, pods: int = PODS) -> Scene:
     return world, [world.pod_info(typed(a_pod_of(name, i))) for i in range(min(pods, case.most))]
 
 
-def busy_pod(node: str, dice: Random) -> Raw:
+def busy_pod(node: str, dice: Random) -> JsonObject:
     """A pod that uses some random CPUs and parts of GPUs of its node."""
     cpus = dice.sample(range(SOCKETS * CORES * THREADS), 8)
     shares = [dice.randint(1, 50) for _ in range(GPUS)]

@@ -28,6 +28,7 @@ from typing import Any, Protocol
 import cores_and_gpus
 import devices
 import tenants
+from holdfast.api.decode import JsonObject
 from holdfast.api.meta import Object
 from holdfast.api.resource import Resource
 from holdfast.api.scheme import PODS, PRIORITY_CLASSES
@@ -40,7 +41,7 @@ from holdfast.server.api_server import ApiServer
 from holdfast.server.inprocess import InProcessTransport
 from holdfast.server.store.store import Store
 from holdfast.testing import a_claim, a_device_class, a_node, a_pod
-from holdfast.testing.builders import Raw, an_object, resource_of
+from holdfast.testing.builders import an_object, resource_of
 
 SCHEDULER = "Scheduler._schedule_pods"
 TIMEOUT_SECONDS = 600.0
@@ -75,9 +76,9 @@ class Case(Protocol):
 
     words: str
 
-    def objects(self) -> Iterable[Raw]: ...
-    def node_objects(self, node: str) -> Iterable[Raw]: ...
-    def pod_objects(self, number: int) -> Iterable[Raw]: ...
+    def objects(self) -> Iterable[JsonObject]: ...
+    def node_objects(self, node: str) -> Iterable[JsonObject]: ...
+    def pod_objects(self, number: int) -> Iterable[JsonObject]: ...
 
 
 class Claims:
@@ -86,14 +87,14 @@ class Claims:
     def __init__(self, case: devices.Case) -> None:
         self._case, self.words = case, case.words
 
-    def objects(self) -> Iterable[Raw]:
+    def objects(self) -> Iterable[JsonObject]:
         yield a_device_class("gpu", extendedResourceName=devices.RESOURCE)
         yield a_device_class("net", driver=devices.NETWORK)
 
-    def node_objects(self, node: str) -> Iterable[Raw]:
+    def node_objects(self, node: str) -> Iterable[JsonObject]:
         return a_node(node, cpu="64", memory="256Gi"), *self._case.slices(node)
 
-    def pod_objects(self, number: int) -> Iterable[Raw]:
+    def pod_objects(self, number: int) -> Iterable[JsonObject]:
         if not self._case.resource:
             yield a_claim(f"c{number}", **self._case.claim)
         yield devices.a_pod_of(self._case, number)
@@ -104,16 +105,16 @@ class Preemption:
 
     words = "preemption of ordinary pods"
 
-    def objects(self) -> Iterable[Raw]:
+    def objects(self) -> Iterable[JsonObject]:
         for name, value in (("low", 1), ("high", 1000)):
             yield an_object(PRIORITY_CLASSES, name, {}) | {"value": value}
 
-    def node_objects(self, node: str) -> Iterable[Raw]:
+    def node_objects(self, node: str) -> Iterable[JsonObject]:
         yield a_node(node, cpu=str(PODS_A_NODE), memory="256Gi")
         for i in range(PODS_A_NODE):
             yield a_pod(f"{node}-{i}", cpu="1", node=node, priority_class_name="low")
 
-    def pod_objects(self, number: int) -> Iterable[Raw]:
+    def pod_objects(self, number: int) -> Iterable[JsonObject]:
         yield a_pod(f"p{number}", cpu="2", priority_class_name="high")
 
 
@@ -123,13 +124,13 @@ class Cores:
     words = "CPUs and GPUs"
     _dice = Random(1)
 
-    def objects(self) -> Iterable[Raw]:
+    def objects(self) -> Iterable[JsonObject]:
         return ()
 
-    def node_objects(self, node: str) -> Iterable[Raw]:
+    def node_objects(self, node: str) -> Iterable[JsonObject]:
         return *cores_and_gpus.node_objects(node), cores_and_gpus.busy_pod(node, self._dice)
 
-    def pod_objects(self, number: int) -> Iterable[Raw]:
+    def pod_objects(self, number: int) -> Iterable[JsonObject]:
         yield cores_and_gpus.a_pod_of("different", number)
 
 
@@ -138,13 +139,13 @@ class Hostile:
 
     words = "hostile selectors"
 
-    def objects(self) -> Iterable[Raw]:
+    def objects(self) -> Iterable[JsonObject]:
         yield a_device_class("gpu")
 
-    def node_objects(self, node: str) -> Iterable[Raw]:
+    def node_objects(self, node: str) -> Iterable[JsonObject]:
         return tenants.node_objects(node)
 
-    def pod_objects(self, number: int) -> Iterable[Raw]:
+    def pod_objects(self, number: int) -> Iterable[JsonObject]:
         selector = tenants.hostile_selector(number)
         return tenants.a_claiming_pod(f"p{number}", "default", selector)
 

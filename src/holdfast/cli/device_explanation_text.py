@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
+from holdfast.api.decode import JsonObject
 from holdfast.cli.pod_progress import QUOTA_ADVICE, QUOTA_WORDS
 from holdfast.cli.table import counted, join_names
 from holdfast.state.devices.obstacles import ObstacleKind as Kind
 
-Json = dict[str, Any]
 PLUGIN = "DynamicResources"
 _ADVICE_BEFORE_FILTERS = {
     "preEnqueue": "create the claim or the template that spec.resourceClaims of the pod names; "
@@ -43,7 +42,7 @@ _ADVICE_FOR_RESOURCES = {
 }
 
 
-def device_lines(answer: Json) -> list[str]:
+def device_lines(answer: JsonObject) -> list[str]:
     """Format what an explanation says about the pod's claims and extended resources."""
     for point, advice in _ADVICE_BEFORE_FILTERS.items():
         rejection = answer.get(point) or {}
@@ -76,7 +75,7 @@ def device_lines(answer: Json) -> list[str]:
     return [*lines, *_examined(details)]
 
 
-def _examined(details: Json) -> Iterable[str]:
+def _examined(details: JsonObject) -> Iterable[str]:
     """Format how many nodes were examined, if that were not all of them, with all devices."""
     rejected, examined = details["rejectedNodes"], details["examinedNodes"]
     partly = details["partlyExaminedNodes"]
@@ -85,7 +84,7 @@ def _examined(details: Json) -> Iterable[str]:
         yield words + (f", and not all of them on {partly} nodes" if partly else "")
 
 
-def _request(request: Json, alternative: Json) -> list[str]:
+def _request(request: JsonObject, alternative: JsonObject) -> list[str]:
     count, most_devices = alternative["count"], alternative["found"]
     wanted = "all devices" if count is None else counted(count, "device")
     most = f", at most {most_devices} found on a node" if most_devices else ""
@@ -103,14 +102,14 @@ def _request(request: Json, alternative: Json) -> list[str]:
     return lines
 
 
-def _subject(request: Json, alternative: Json) -> str:
+def _subject(request: JsonObject, alternative: JsonObject) -> str:
     if request["extendedResource"]:
         return f"extended resource {request['extendedResource']} of {request['container']}"
     names = [request["request"], alternative["subrequest"]]
     return f"claim {request['claim']}, request {'/'.join(filter(None, names))}"
 
 
-def _closest(alternative: Json) -> Iterable[str]:
+def _closest(alternative: JsonObject) -> Iterable[str]:
     """Format the device that came closest, with everything that it lacks."""
     closest, count = alternative["closest"], alternative["count"]
     if not closest:
@@ -126,7 +125,7 @@ def _closest(alternative: Json) -> Iterable[str]:
     yield f"         closest: {where}: {'; '.join(reasons)}"
 
 
-def _advice(request: Json, alternative: Json) -> Iterable[str]:
+def _advice(request: JsonObject, alternative: JsonObject) -> Iterable[str]:
     """Format what to do about the obstacles of the closest device, or about the most frequent."""
     closest = alternative["closest"]
     obstacles = closest["obstacles"] if closest else alternative["obstacles"][:1]
@@ -136,17 +135,17 @@ def _advice(request: Json, alternative: Json) -> Iterable[str]:
         yield f"         to do: {'; '.join(words)}"
 
 
-def _preempts(answer: Json) -> bool:
+def _preempts(answer: JsonObject) -> bool:
     """Return whether preemption makes a node feasible: then there is nothing to do."""
     return bool((answer.get("preemption") or {}).get("nominatedNode"))
 
 
-def _holder(holder: Json) -> str:
+def _holder(holder: JsonObject) -> str:
     pods = f" of pod {join_names(holder['pods'])}" if holder["pods"] else ", which no pod uses"
     return f"claim {holder['claim']}{pods}"
 
 
-def _allocated(claim: Json) -> str:
+def _allocated(claim: JsonObject) -> str:
     devices = join_names(claim["devices"])
     words = f"  claim {claim['claim']} has {devices}, for use on {claim['nodes']}"
     if claim["bindingConditions"] == "waiting":
@@ -156,11 +155,11 @@ def _allocated(claim: Json) -> str:
     return words
 
 
-def _error(error: Json) -> str:
+def _error(error: JsonObject) -> str:
     return f"  {len(error['nodes']):>5}  {error['message']}: {join_names(error['nodes'])}"
 
 
-def _resource(resource: Json, *, failed: bool) -> Iterable[str]:
+def _resource(resource: JsonObject, *, failed: bool) -> Iterable[str]:
     if failed and not resource["devicePlugin"] and not resource["devices"]:
         return
     by_class = f"by devices of class {resource['deviceClass']}:"

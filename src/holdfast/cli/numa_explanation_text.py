@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
+from holdfast.api.decode import JsonObject
 from holdfast.cli.devices.shared_devices import amounts_text
 from holdfast.cli.table import MAX_NAMES, counted, in_one_unit
 
-Json = dict[str, Any]
 NUMA, DEVICES = "NodeNUMAResource", "DeviceShare"
 _ADVICE = {
     "the requested CPUs must be integer": "request whole CPUs, or take the label "
@@ -27,7 +26,7 @@ _ADVICE = {
 }
 
 
-def numa_and_device_lines(answer: Json) -> list[str]:
+def numa_and_device_lines(answer: JsonObject) -> list[str]:
     """Format what an explanation says about CPUs, NUMA nodes and shared devices."""
     if answer.get("schedulable"):
         return []
@@ -37,14 +36,14 @@ def numa_and_device_lines(answer: Json) -> list[str]:
     return lines + [f"  to do: {_ADVICE[reason]}" for reason in reasons if reason in _ADVICE]
 
 
-def _reasons(answer: Json) -> Iterable[str]:
+def _reasons(answer: JsonObject) -> Iterable[str]:
     """Return the reasons of PreFilter and of the rejected nodes."""
     yield from (answer.get("preFilter") or {}).get("reasons", ())
     for node in answer.get("nodes") or ():
         yield from node["reasons"]
 
 
-def _cpu_lines(details: Json | None) -> Iterable[str]:
+def _cpu_lines(details: JsonObject | None) -> Iterable[str]:
     if not details:
         return
     closest = details["closest"]
@@ -65,7 +64,7 @@ def _cpu_lines(details: Json | None) -> Iterable[str]:
         yield f"    to do: `holdfast cpus {closest['node']}` shows what holds each CPU"
 
 
-def _needed_cpus(details: Json, numa_policy: str | None) -> str:
+def _needed_cpus(details: JsonObject, numa_policy: str | None) -> str:
     """Write how many CPUs and what of NUMA nodes the pod needs."""
     cpus, aligned = details["cpus"], f", aligned by {numa_policy}" if numa_policy else ""
     if not cpus:
@@ -76,7 +75,7 @@ def _needed_cpus(details: Json, numa_policy: str | None) -> str:
     return f"{counted(cpus, 'CPU')} of its own, {policy}{strength}{aligned}"
 
 
-def _closest(closest: Json) -> str:
+def _closest(closest: JsonObject) -> str:
     """Write what is free on the closest node, and what holds the rest."""
     if closest["numaPolicy"]:
         of_nodes = [
@@ -97,12 +96,12 @@ def _closest(closest: Json) -> str:
     return f"{words}; held: {', '.join(held)}" if held else words
 
 
-def _listed(amounts: Json) -> str:
+def _listed(amounts: JsonObject) -> str:
     """Write amounts by resource: cpu in millicores, others in units."""
     return ", ".join(f"{name} {in_one_unit(name, [amounts[name]])[0]}" for name in sorted(amounts))
 
 
-def _device_lines(details: Json | None) -> Iterable[str]:
+def _device_lines(details: JsonObject | None) -> Iterable[str]:
     if not details or not details["requests"]:
         return
     closest = details["closest"]
@@ -130,7 +129,7 @@ def _device_lines(details: Json | None) -> Iterable[str]:
         yield f"    to do: `holdfast devices --node {closest['node']}` shows what holds them"
 
 
-def _needed(amounts: Json) -> str:
+def _needed(amounts: JsonObject) -> str:
     """Write amounts of which some may be zero, because the pod does not name them."""
     named = {name: amount for name, amount in amounts.items() if amount}
     return amounts_text(amounts) if len(named) != 1 else _one(*next(iter(named.items())))
@@ -142,7 +141,7 @@ def _one(name: str, amount: int) -> str:
     return f"{amount}% memory" if name.endswith("gpu-memory-ratio") else f"{amount}%"
 
 
-def _device(device: Json) -> str:
+def _device(device: JsonObject) -> str:
     words = f"{device['type']} {device['minor']} has {amounts_text(device['left'])} left"
     kept = [
         f"reservation {one['reservation']} keeps {amounts_text(one['amounts'])}"

@@ -6,9 +6,9 @@ Data in the shape that ``holdfast why`` prints, and the same as text.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 from holdfast.api import scheme
+from holdfast.api.decode import JsonObject
 from holdfast.api.devices import ResourceClaim
 from holdfast.api.pod import Pod
 from holdfast.api.resource_names import DEVICE_CLASS_PREFIX
@@ -31,14 +31,13 @@ from holdfast.state.devices.claims import (
     is_reserved_for,
 )
 
-Json = dict[str, Any]
 QUOTA_WORDS = "exceeded quota"
 QUOTA_ADVICE = "wait until the quota has room, or let an administrator raise it"
 FAILED_PREPARE = "FailedPrepareDynamicResources"
 CLAIM_NOT_CREATED = "FailedResourceClaimCreation"
 
 
-def devices_in_preparation(world: World, pod: Pod) -> Json:
+def devices_in_preparation(world: World, pod: Pod) -> JsonObject:
     """Return the claims for which the binding of a pod waits, as ``waitsForDevices``."""
     if pod.spec.node_name:
         return {}
@@ -78,7 +77,7 @@ def _structured_claims(world: World, pod: Pod) -> list[ResourceClaim]:
     return [*pod_claims, extended]
 
 
-def missing_device_classes(world: World, pod: PodInfo) -> Json:
+def missing_device_classes(world: World, pod: PodInfo) -> JsonObject:
     """Return the classes that do not exist and that the pod requests by their implicit names."""
     names = [world.nodes.resources[resource] for resource, amount in pod.request if amount]
     classes = [
@@ -99,7 +98,7 @@ def drivers_of_claims(world: World, pod: Pod) -> list[str]:
     return sorted(drivers - {""})
 
 
-async def read_reports(client: Client, pod: Pod) -> Json:
+async def read_reports(client: Client, pod: Pod) -> JsonObject:
     """Return what other components report about a pod: no claim was made, or it does not start.
 
     Each is the last event about that.
@@ -118,7 +117,7 @@ async def read_reports(client: Client, pod: Pod) -> Json:
     return {"notStarted": _last_warning(ordered, pod.spec.node_name)}
 
 
-def _last_warning(events: Iterable[Event], node: str) -> Json:
+def _last_warning(events: Iterable[Event], node: str) -> JsonObject:
     """Return the last warning from the node; without a host it may be of another component."""
     warnings = [e for e in events if e.type == "Warning" and _is_from(e, node)]
     last = warnings[-1] if warnings else None
@@ -131,7 +130,7 @@ def _is_from(event: Event, node: str) -> bool:
     )
 
 
-def progress_lines(answer: Json) -> list[str]:
+def progress_lines(answer: JsonObject) -> list[str]:
     """Format what keeps a pod from its node although it fits: it comes before the decision."""
     pod, now = answer["pod"], "if it were scheduled now:"
     if answer.get("nodeName"):
@@ -152,7 +151,7 @@ def progress_lines(answer: Json) -> list[str]:
     return []
 
 
-def _waiting(claim: Json) -> Iterable[str]:
+def _waiting(claim: JsonObject) -> Iterable[str]:
     for device in claim["devices"]:
         yield (
             f"  claim {claim['claim']} has {device['device']}: {device['driver']} has not reported "
@@ -160,7 +159,7 @@ def _waiting(claim: Json) -> Iterable[str]:
         )
 
 
-def start_lines(answer: Json) -> list[str]:
+def start_lines(answer: JsonObject) -> list[str]:
     """Format why a pod that is bound has not started."""
     not_started = answer.get("notStarted")
     if not_started is None:
@@ -177,7 +176,7 @@ def start_lines(answer: Json) -> list[str]:
     return lines
 
 
-def class_lines(answer: Json) -> list[str]:
+def class_lines(answer: JsonObject) -> list[str]:
     """Format the device classes that do not exist, with what to do."""
     return [
         line

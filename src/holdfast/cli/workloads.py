@@ -7,12 +7,12 @@ from typing import Any
 import msgspec
 
 from holdfast.api import scheme
+from holdfast.api.decode import JsonObject
 from holdfast.api.resource import Resource
 from holdfast.api.workloads import same_template
 from holdfast.client.client import Client
 from holdfast.runtime.errors import NotFound, Refused
 
-Raw = dict[str, Any]
 KINDS: dict[str, Resource[Any]] = {
     name: resource
     for resource, names in (
@@ -36,7 +36,7 @@ def workload(text: str) -> tuple[Resource[Any], str]:
     return resource, name
 
 
-async def read_workload(client: Client, target: str, namespace: str) -> Raw:
+async def read_workload(client: Client, target: str, namespace: str) -> JsonObject:
     """Read a workload such as ``deployment/web`` as JSON."""
     resource, name = workload(target)
     try:
@@ -46,11 +46,11 @@ async def read_workload(client: Client, target: str, namespace: str) -> Raw:
             f'there is no {resource.kind} "{name}" in namespace "{namespace}": '
             f"`kubectl get {resource.plural} -A` lists them; -n names the namespace"
         ) from missing
-    raw: Raw = msgspec.json.decode(text)
+    raw: JsonObject = msgspec.json.decode(text)
     return {"kind": resource.kind, **raw}
 
 
-async def read_pod_maker(client: Client, target: str, namespace: str) -> Raw:
+async def read_pod_maker(client: Client, target: str, namespace: str) -> JsonObject:
     """Read the object that makes the next pod: for a Deployment its newest ReplicaSet.
 
     A Deployment without a ReplicaSet for its template is returned itself.

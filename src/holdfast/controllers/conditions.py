@@ -7,9 +7,8 @@ from typing import Any
 
 import msgspec
 
+from holdfast.api.decode import JsonObject
 from holdfast.api.meta import Condition
-
-Raw = dict[str, Any]
 
 
 def find(conditions: Iterable[Condition], type_: str) -> Condition | None:
@@ -23,12 +22,12 @@ def is_true(conditions: Iterable[Condition], type_: str) -> bool:
     return condition is not None and condition.status == "True"
 
 
-def to_raw(conditions: Iterable[Condition]) -> list[Raw]:
+def to_raw(conditions: Iterable[Condition]) -> list[JsonObject]:
     """Return conditions in raw form."""
     return [msgspec.to_builtins(c) for c in conditions]
 
 
-def with_condition(conditions: Iterable[Condition], new: Raw) -> list[Raw]:
+def with_condition(conditions: Iterable[Condition], new: JsonObject) -> list[JsonObject]:
     """Return raw conditions in which ``new`` replaces the one of its type, or is the last."""
     kept = to_raw(conditions)
     for index, old in enumerate(kept):
@@ -38,7 +37,7 @@ def with_condition(conditions: Iterable[Condition], new: Raw) -> list[Raw]:
     return [*kept, new]
 
 
-def set_condition(conditions: list[Raw], new: Mapping[str, Any], now: str) -> bool:
+def set_condition(conditions: list[JsonObject], new: Mapping[str, Any], now: str) -> bool:
     """Set a condition in the list, in place, and return whether the list changed.
 
     ``new`` has type and status, and possibly reason, message and observedGeneration; other fields

@@ -13,12 +13,11 @@ from typing import Any
 from holdfast.api import scheme
 from holdfast.api.classic_dra.names import KEP_GROUP, OWN_GROUP
 from holdfast.api.classic_dra.types import classic_resources
-from holdfast.api.decode import convert_object
+from holdfast.api.decode import JsonObject, convert_object
 from holdfast.api.meta import Object
 from holdfast.api.resource import Resource
 from holdfast.api.resource_names import is_extended
 
-Raw = dict[str, Any]
 Labels = Mapping[str, str] | None
 Amount = str | int | float | None
 
@@ -68,7 +67,7 @@ def a_pod(
     status: Mapping[str, Any] | None = None,
     metadata: Mapping[str, Any] | None = None,
     **spec: Any,
-) -> Raw:
+) -> JsonObject:
     """A pod with one container that requests one CPU by default.
 
     ``requests`` adds to cpu and memory; those of extended resources are limits too, because an API
@@ -107,7 +106,7 @@ def a_node(
     ready: bool = True,
     metadata: Mapping[str, Any] | None = None,
     **spec: Any,
-) -> Raw:
+) -> JsonObject:
     """A ready node, labelled with its own hostname; ``allocatable`` adds resources."""
     amounts = {**kept(cpu=cpu, memory=memory, pods=pods), **(allocatable or {})}
     marks = {"kubernetes.io/hostname": name, **(labels or {})}
@@ -123,12 +122,12 @@ def a_node(
     return node | {"status": status}
 
 
-def a_namespace(name: str = "default", *, labels: Labels = None) -> Raw:
+def a_namespace(name: str = "default", *, labels: Labels = None) -> JsonObject:
     """A namespace."""
     return an_object(scheme.NAMESPACES, name, {}, labels=labels)
 
 
-def a_priority_class(name: str = "high", value: int = 1000, **fields: Any) -> Raw:
+def a_priority_class(name: str = "high", value: int = 1000, **fields: Any) -> JsonObject:
     """A priority class; it has no spec, keywords are fields of the object itself."""
     made = an_object(scheme.PRIORITY_CLASSES, name, {})
     return made | {"value": value} | camel(fields)
@@ -149,7 +148,7 @@ def a_reservation(
     status: Mapping[str, Any] | None = None,
     metadata: Mapping[str, Any] | None = None,
     **spec: Any,
-) -> Raw:
+) -> JsonObject:
     """A reservation for pods with ``owner_labels`` (``app: NAME`` by default), or for ``owners``.
 
     ``template`` adds to the template pod's spec.
@@ -168,7 +167,9 @@ def a_reservation(
     return made | ({"status": dict(status)} if status else {})
 
 
-def a_unit(name: str = "pool", priority: int = 0, *, nodes: Labels = None, **fields: Any) -> Raw:
+def a_unit(
+    name: str = "pool", priority: int = 0, *, nodes: Labels = None, **fields: Any
+) -> JsonObject:
     """A unit of a resource policy; ``nodes`` are the labels that select its nodes.
 
     >>> a_unit("od", 5, max_count=2, max_resources={"cpu": 3})["maxCount"]
@@ -191,7 +192,7 @@ def a_resource_policy(
     when_try_next_units: str | Mapping[str, Any] | None = None,
     timeout: str | None = None,
     **spec: Any,
-) -> Raw:
+) -> JsonObject:
     """A resource policy for pods labelled ``pods`` (``app: NAME`` by default; {} selects all).
 
     It has one unit by default. ``when_try_next_units`` may be the name of its policy, with a
@@ -217,17 +218,17 @@ def a_resource_policy(
     return made | ({"status": dict(status)} if status else {})
 
 
-def a_replica_set(name: str = "rs", *, replicas: int = 1, **pod: Any) -> Raw:
+def a_replica_set(name: str = "rs", *, replicas: int = 1, **pod: Any) -> JsonObject:
     """A replica set of pods labelled ``app: NAME``; keywords are those of ``a_pod``."""
     return _workload(scheme.REPLICASETS, name, replicas, pod)
 
 
-def a_deployment(name: str = "web", *, replicas: int = 1, **pod: Any) -> Raw:
+def a_deployment(name: str = "web", *, replicas: int = 1, **pod: Any) -> JsonObject:
     """A deployment of pods labelled ``app: NAME``; keywords are those of ``a_pod``."""
     return _workload(scheme.DEPLOYMENTS, name, replicas, pod)
 
 
-def _workload(resource: Resource[Any], name: str, replicas: int, pod: Raw) -> Raw:
+def _workload(resource: Resource[Any], name: str, replicas: int, pod: JsonObject) -> JsonObject:
     namespace = pod.pop("namespace", "default")
     labels = {"app": name, **(pod.pop("labels", None) or {})}
     made = a_pod(name, namespace=namespace, labels=labels, **pod)
@@ -245,13 +246,13 @@ def _workload(resource: Resource[Any], name: str, replicas: int, pod: Raw) -> Ra
 def an_object(
     resource: Resource[Any],
     name: str,
-    spec: Raw,
+    spec: JsonObject,
     *,
     namespace: str = "",
     labels: Labels = None,
     annotations: Labels = None,
     metadata: Mapping[str, Any] | None = None,
-) -> Raw:
+) -> JsonObject:
     """Return an object; an empty spec is left out."""
     meta = kept(
         name=name,
@@ -259,26 +260,26 @@ def an_object(
         labels=dict(labels) if labels else None,
         annotations=dict(annotations) if annotations else None,
     )
-    made: Raw = {
+    made: JsonObject = {
         "apiVersion": resource.api_version, "kind": resource.kind,
         "metadata": meta | camel(metadata or {}),
     }  # fmt: skip
     return made | ({"spec": spec} if spec else {})
 
 
-def camel(fields: Mapping[str, Any]) -> Raw:
+def camel(fields: Mapping[str, Any]) -> JsonObject:
     """Convert snake_case keys to camelCase, without values that are None.
 
     >>> camel({"node_selector": {"zone": "a"}, "priority": None})
     {'nodeSelector': {'zone': 'a'}}
     """
-    made: Raw = {}
+    made: JsonObject = {}
     for key, value in fields.items():
         head, *rest = key.split("_")
         made[head + "".join(part.capitalize() for part in rest)] = value
     return {key: value for key, value in made.items() if value is not None}
 
 
-def kept(**fields: Any) -> Raw:
+def kept(**fields: Any) -> JsonObject:
     """Return a dict of the values that are not None."""
     return {key: value for key, value in fields.items() if value is not None}

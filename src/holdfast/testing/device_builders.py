@@ -6,13 +6,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from holdfast.api import scheme
-from holdfast.testing.builders import Labels, Raw, an_object, camel, kept
+from holdfast.api.decode import JsonObject
+from holdfast.testing.builders import Labels, an_object, camel, kept
 
 
 def a_device_class(
     name: str = "gpu", *, driver: str = "gpu.example.com", selectors: Sequence[str] | None = None,
     **spec: Any,
-) -> Raw:  # fmt: skip
+) -> JsonObject:  # fmt: skip
     """A device class of all devices of ``driver``, or of the CEL ``selectors``."""
     rules = selectors if selectors is not None else [f'device.driver == "{driver}"']
     body = {"selectors": [_cel(rule) for rule in rules]}
@@ -25,7 +26,7 @@ def a_device(
     attributes: Mapping[str, Any] | None = None,
     capacity: Mapping[str, Any] | None = None,
     **fields: Any,
-) -> Raw:
+) -> JsonObject:
     """A device of a slice; plain attribute values and amounts get the form of the API."""
     wrapped = {key: _attribute(value) for key, value in (attributes or {}).items()}
     amounts = {
@@ -45,7 +46,7 @@ def a_slice(
     generation: int = 1,
     slices: int = 1,
     **spec: Any,
-) -> Raw:
+) -> JsonObject:
     """A slice of a node's devices; a number creates that many plain ones from gpu-0 on."""
     made = [a_device(f"gpu-{n}") for n in range(devices)] if isinstance(devices, int) else devices
     body = kept(
@@ -64,7 +65,7 @@ def a_taint_rule(
     value: str | None = None,
     effect: str = "NoSchedule",
     **selector: str,
-) -> Raw:
+) -> JsonObject:
     """A rule that taints the devices of a ``driver``, a ``pool`` or by ``device``, or all."""
     taint = kept(key=key, value=value, effect=effect)
     body = kept(deviceSelector=dict(selector) or None, taint=taint)
@@ -83,7 +84,7 @@ def a_claim(
     labels: Labels = None,
     status: Mapping[str, Any] | None = None,
     metadata: Mapping[str, Any] | None = None,
-) -> Raw:
+) -> JsonObject:
     """A claim for ``count`` devices of a class, or with these ``requests``."""
     body = _devices(device_class, count, selectors, requests, constraints)
     made = an_object(
@@ -101,7 +102,7 @@ def a_claim_template(
     selectors: Sequence[str] = (),
     requests: Sequence[Mapping[str, Any]] | None = None,
     constraints: Sequence[Mapping[str, Any]] = (),
-) -> Raw:
+) -> JsonObject:
     """A claim template; arguments are those of ``a_claim``."""
     body = {"spec": _devices(device_class, count, selectors, requests, constraints)}
     return an_object(scheme.RESOURCE_CLAIM_TEMPLATES, name, body, namespace=namespace)
@@ -113,7 +114,7 @@ def _devices(
     selectors: Sequence[str],
     requests: Sequence[Mapping[str, Any]] | None,
     constraints: Sequence[Mapping[str, Any]],
-) -> Raw:
+) -> JsonObject:
     exactly = kept(
         deviceClassName=device_class,
         count=count,
@@ -123,11 +124,11 @@ def _devices(
     return {"devices": kept(requests=wanted, constraints=[dict(c) for c in constraints] or None)}
 
 
-def _cel(expression: str) -> Raw:
+def _cel(expression: str) -> JsonObject:
     return {"cel": {"expression": expression}}
 
 
-def _attribute(value: Any) -> Raw:
+def _attribute(value: Any) -> JsonObject:
     if isinstance(value, dict):
         return value
     kind = "bool" if isinstance(value, bool) else "int" if isinstance(value, int) else "string"

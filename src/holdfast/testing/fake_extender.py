@@ -19,11 +19,11 @@ from typing import Any, Self
 import msgspec
 from aiohttp import web
 
+from holdfast.api.decode import JsonObject
 from holdfast.scheduling.framework.extender import ExtenderConfig
 from holdfast.testing.harness import Harness
 
-Json = dict[str, Any]
-ExtenderAnswer = Callable[[Json], Any]
+ExtenderAnswer = Callable[[JsonObject], Any]
 """From the request body to the response body; may be async, and may return a Response."""
 
 
@@ -32,7 +32,7 @@ class FakeExtender:
 
     def __init__(self, tls: ssl.SSLContext | None = None) -> None:
         self.answers: dict[str, ExtenderAnswer] = {}
-        self.asked: list[tuple[str, Json]] = []
+        self.asked: list[tuple[str, JsonObject]] = []
         self.url = ""
         self._tls = tls
         self._open = asyncio.Event()
@@ -78,7 +78,7 @@ class FakeExtender:
         """Send the delayed responses, and delay no more."""
         self._open.set()
 
-    def questions(self, verb: str) -> list[Json]:
+    def questions(self, verb: str) -> list[JsonObject]:
         """Return the request bodies of a verb, in order."""
         return [body for asked, body in self.asked if asked == verb]
 
@@ -107,7 +107,7 @@ def allow(*names: str) -> ExtenderAnswer:
 def refuse(why: str, *names: str, unresolvable: bool = False) -> ExtenderAnswer:
     """Filter: reject these nodes for a reason."""
 
-    def answer(body: Json) -> Json:
+    def answer(body: JsonObject) -> JsonObject:
         asked: list[str] = body["NodeNames"]
         field = "FailedAndUnresolvableNodes" if unresolvable else "FailedNodes"
         return {

@@ -13,12 +13,12 @@ from dataclasses import replace
 from itertools import count
 from typing import Any
 
-from holdfast.api.decode import convert_object, json_values
+from holdfast.api.decode import JsonObject, convert_object, json_values
 from holdfast.api.meta import Object
 from holdfast.runtime.errors import AlreadyExists, Conflict, HoldfastError, NotFound
 from holdfast.scheduling.framework.plugin import ApiCall, PreBindCalls, Reject
 from holdfast.scheduling.framework.world import World
-from holdfast.testing.builders import Raw, resource_of, typed
+from holdfast.testing.builders import resource_of, typed
 
 
 def _never(_: ApiCall) -> HoldfastError | None:
@@ -33,7 +33,7 @@ class MemoryApi:
     ) -> None:
         self.world = world
         self.fail = fail
-        self.objects: dict[str, Raw] = {}
+        self.objects: dict[str, JsonObject] = {}
         self.calls: list[ApiCall] = []
         self.unsent: list[ApiCall] = []
         """Calls that send nothing: sleeps, events and observed metrics."""
@@ -43,7 +43,7 @@ class MemoryApi:
         self._versions = count(100)
         self._made = count()
 
-    def put(self, raw: Raw) -> Object:
+    def put(self, raw: JsonObject) -> Object:
         """Store an object as another client would."""
         meta = raw["metadata"]
         path = resource_of(raw).path(meta.get("namespace", ""), meta["name"])
@@ -56,10 +56,10 @@ class MemoryApi:
         """Store objects that the world has already; later versions are higher than theirs."""
         self._versions = count(1_000_000)
         for obj in objects:
-            raw: Raw = json_values(obj)
+            raw: JsonObject = json_values(obj)
             self.objects[resource_of(raw).path(obj.namespace, obj.name)] = raw
 
-    def of_kind(self, kind: str) -> list[Raw]:
+    def of_kind(self, kind: str) -> list[JsonObject]:
         """Return all stored objects of a kind."""
         return [raw for raw in self.objects.values() if raw["kind"] == kind]
 
@@ -100,7 +100,7 @@ class MemoryApi:
             self.on_sleep()
         return self.now
 
-    def _create(self, call: ApiCall) -> Raw:
+    def _create(self, call: ApiCall) -> JsonObject:
         raw = copy.deepcopy(call.body)
         meta, number = raw["metadata"], next(self._made)
         meta["name"] = meta.get("name") or f"{meta['generateName']}{number}"
@@ -111,10 +111,10 @@ class MemoryApi:
         self.objects[path] = raw
         return self._stored(path)
 
-    def _get(self, call: ApiCall) -> Raw:
+    def _get(self, call: ApiCall) -> JsonObject:
         return self._found(call.path)
 
-    def _patch(self, call: ApiCall) -> Raw:
+    def _patch(self, call: ApiCall) -> JsonObject:
         path = call.path.removesuffix("/status")
         raw = self._found(path)
         for field, guard in call.body.get("metadata", {}).items():
@@ -125,7 +125,7 @@ class MemoryApi:
         self.objects[path] = merge(raw, change)
         return self._stored(path)
 
-    def _delete(self, call: ApiCall) -> Raw:
+    def _delete(self, call: ApiCall) -> JsonObject:
         raw = self._found(call.path)
         if raw["metadata"].get("finalizers"):
             raw["metadata"]["deletionTimestamp"] = "2030-01-01T00:00:00Z"
@@ -135,12 +135,12 @@ class MemoryApi:
             self.world.delete(typed(raw))
         return raw
 
-    def _found(self, path: str) -> Raw:
+    def _found(self, path: str) -> JsonObject:
         if path not in self.objects:
             raise NotFound(f"{path} not found")
         return self.objects[path]
 
-    def _stored(self, path: str) -> Raw:
+    def _stored(self, path: str) -> JsonObject:
         raw = self.objects[path]
         raw["metadata"]["resourceVersion"] = str(next(self._versions))
         if self.world is not None:

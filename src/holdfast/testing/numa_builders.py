@@ -8,7 +8,8 @@ from typing import Any
 
 from holdfast.api import koordinator_names as names
 from holdfast.api import scheme
-from holdfast.testing.builders import Amount, Raw, a_pod, an_object
+from holdfast.api.decode import JsonObject
+from holdfast.testing.builders import Amount, a_pod, an_object
 
 
 def a_topology(
@@ -20,7 +21,7 @@ def a_topology(
     memory: Amount = "16Gi",
     policy: str = "None",
     annotations: Mapping[str, Any] | None = None,
-) -> Raw:
+) -> JsonObject:
     """A NodeResourceTopology: each NUMA node is a socket with so many cores of so many CPUs.
 
     Values of ``annotations`` that are no text are encoded as JSON.
@@ -55,7 +56,7 @@ def a_bound_pod(
     labels: Mapping[str, str] | None = None,
     annotations: Mapping[str, str] | None = None,
     **more: Any,
-) -> Raw:
+) -> JsonObject:
     """A pod of a QoS class, LSR by default; ``spec`` is its annotation resource-spec."""
     notes = {} if spec is None else {names.RESOURCE_SPEC: json.dumps(spec)}
     return a_pod(

@@ -13,20 +13,13 @@ from typing import Any
 import msgspec
 
 from holdfast.api import reservation_names as names
+from holdfast.api.decode import JsonObject
 from holdfast.api.node import Node
 from holdfast.api.pod import Pod
 from holdfast.api.resource_policy import NEXT_UNITS_POLICIES
 from holdfast.scheduling.framework.world import World
 from holdfast.state.columns.pod_info import PodInfo
-from holdfast.testing.builders import (
-    Raw,
-    a_node,
-    a_pod,
-    a_reservation,
-    a_resource_policy,
-    a_unit,
-    typed,
-)
+from holdfast.testing.builders import a_node, a_pod, a_reservation, a_resource_policy, a_unit, typed
 from holdfast.testing.classic_dra.random_claims import some_classic_entries, some_classic_object
 from holdfast.testing.random_neighbours import (
     HOST,
@@ -69,7 +62,7 @@ class RandomCluster:
         """Namespaces, Services and ReplicaSets, by kind and key."""
         self.classic: dict[tuple[str, str], Any] = {}
         """Objects of classic DRA, by kind and key, once there are pods that need them."""
-        self._classic_pods: list[Raw] = []
+        self._classic_pods: list[JsonObject] = []
         self._made = 0
         self._zoned = random.choice([0.5, 0.9, 1.0])
         """The probability that a node is in a zone."""
@@ -237,7 +230,7 @@ class RandomCluster:
 
     # --- objects
 
-    def _policy(self, app: str) -> Raw:
+    def _policy(self, app: str) -> JsonObject:
         """A resource policy with caps; some nodes are in both units, some in none."""
         pick = self.random.choice
         units = [

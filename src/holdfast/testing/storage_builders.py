@@ -6,13 +6,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from holdfast.api import scheme
+from holdfast.api.decode import JsonObject
 from holdfast.api.storage import BIND_COMPLETED, WAIT_FOR_FIRST_CONSUMER
-from holdfast.testing.builders import Labels, Raw, an_object, camel
+from holdfast.testing.builders import Labels, an_object, camel
 
 
 def a_storage_class(
     name: str = "wait", *, provisioner: str = "disk.example.com", wait: bool = True, **fields: Any
-) -> Raw:
+) -> JsonObject:
     """A storage class, by default with WaitForFirstConsumer; keywords are top-level fields."""
     mode = WAIT_FOR_FIRST_CONSUMER if wait else "Immediate"
     made = an_object(scheme.STORAGE_CLASSES, name, {})
@@ -28,9 +29,9 @@ def a_volume(
     labels: Labels = None,
     phase: str = "Available",
     **spec: Any,
-) -> Raw:
+) -> JsonObject:
     """An available volume for nodes with the labels ``nodes``, or for all nodes."""
-    body: Raw = {
+    body: JsonObject = {
         "capacity": {"storage": size}, "accessModes": ["ReadWriteOnce"],
         "storageClassName": storage_class, "csi": {"driver": "disk.example.com",
                                                    "volumeHandle": name},
@@ -52,9 +53,9 @@ def a_volume_claim(
     volume: str | None = None,
     mode: str = "ReadWriteOnce",
     **more: Any,
-) -> Raw:
+) -> JsonObject:
     """A claim, bound to ``volume`` if given; other keywords are those of ``an_object``."""
-    body: Raw = {"accessModes": [mode], "resources": {"requests": {"storage": size}}}
+    body: JsonObject = {"accessModes": [mode], "resources": {"requests": {"storage": size}}}
     body |= camel({"storage_class_name": storage_class, "volume_name": volume})
     if volume is not None:
         more["annotations"] = {**more.get("annotations", {}), BIND_COMPLETED: "yes"}
@@ -62,7 +63,7 @@ def a_volume_claim(
     return an_object(claims, name, body, namespace=namespace, **more)
 
 
-def a_csi_node(name: str, **limits: int | None) -> Raw:
+def a_csi_node(name: str, **limits: int | None) -> JsonObject:
     """The drivers of a node with their volume limits: ``disk_example_com=2``."""
     drivers = []
     for driver, limit in limits.items():
@@ -72,6 +73,6 @@ def a_csi_node(name: str, **limits: int | None) -> Raw:
     return an_object(scheme.CSI_NODES, name, {"drivers": drivers})
 
 
-def mounting(*claims: str) -> list[Raw]:
+def mounting(*claims: str) -> list[JsonObject]:
     """The ``volumes`` of a pod that uses these claims: ``a_pod(volumes=mounting("data"))``."""
     return [{"name": claim, "persistentVolumeClaim": {"claimName": claim}} for claim in claims]

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any
 
 from holdfast.api import scheme
 from holdfast.api.classic_dra.claim_sources import InvalidEntries
 from holdfast.api.classic_dra.claims import classic_entries
 from holdfast.api.classic_dra.names import MAX_CONSUMERS
+from holdfast.api.decode import JsonObject
 from holdfast.api.meta import Object
 from holdfast.api.pod import Pod
 from holdfast.api.workloads import Event
@@ -20,13 +20,12 @@ from holdfast.state.classic_dra.explanation import explain_claims
 from holdfast.state.classic_dra.ledger import ClassicLedger
 from holdfast.state.devices.device_map import nodes_text
 
-Json = dict[str, Any]
 PLUGIN = "ClassicDynamicResources"
 FAILED = "Failed"
 """Reason of a driver's event about what it cannot do."""
 
 
-def classic_claims(world: World, pod: Pod) -> Json:
+def classic_claims(world: World, pod: Pod) -> JsonObject:
     """Return the classic claims of a pod as ``classicClaims``; {} if it has none."""
     try:
         explanation = explain_claims(world.classic, pod)
@@ -40,7 +39,7 @@ def classic_claims(world: World, pod: Pod) -> Json:
     return {"classicClaims": explanation} if explanation["claims"] else {}
 
 
-async def read_failures(client: Client, pod: Pod, ledger: ClassicLedger) -> list[Json]:
+async def read_failures(client: Client, pod: Pod, ledger: ClassicLedger) -> list[JsonObject]:
     """Return the last failure that drivers report about each claim and the PodScheduling.
 
     What failed before a claim was allocated does not matter any more.
@@ -53,7 +52,7 @@ async def read_failures(client: Client, pod: Pod, ledger: ClassicLedger) -> list
     waiting: list[Object] = [claim for claim in claims if not claim.is_allocated]
     if waiting and (negotiation := ledger.negotiation_of(pod)) is not None:
         waiting.append(negotiation)
-    failures: list[Json] = []
+    failures: list[JsonObject] = []
     for obj in waiting:
         try:
             fields = f"involvedObject.uid={obj.uid}"
@@ -64,7 +63,7 @@ async def read_failures(client: Client, pod: Pod, ledger: ClassicLedger) -> list
     return failures
 
 
-def _last_failure(events: Iterable[Event]) -> Iterator[Json]:
+def _last_failure(events: Iterable[Event]) -> Iterator[JsonObject]:
     failures = [event for event in events if event.reason == FAILED]
     for event in sorted(failures, key=lambda event: event.last_seen)[-1:]:
         yield {
@@ -75,13 +74,13 @@ def _last_failure(events: Iterable[Event]) -> Iterator[Json]:
         }
 
 
-def classic_lines(answer: Json) -> list[str]:
+def classic_lines(answer: JsonObject) -> list[str]:
     """Format what an explanation says about the pod's classic claims."""
     explanation = answer.get("classicClaims")
     if not explanation:
         return []
     lines = [line for claim in explanation["claims"] for line in _claim(claim)]
-    messages: dict[tuple[str, str], Json] = {}
+    messages: dict[tuple[str, str], JsonObject] = {}
     for failure in explanation.get("failures") or ():
         messages.setdefault((failure["by"], failure["message"]), failure)
     lines += [
@@ -94,7 +93,7 @@ def classic_lines(answer: Json) -> list[str]:
     return lines
 
 
-def _advice(claim: Json, *, reported: bool) -> str:
+def _advice(claim: JsonObject, *, reported: bool) -> str:
     """Return what a person can do about a claim for which the pod waits, "" for nothing."""
     if claim["state"] in ("Reserved", "Allocated"):
         if claim["consumers"] and not claim["shared"]:
@@ -111,7 +110,7 @@ def _advice(claim: Json, *, reported: bool) -> str:
     return ""
 
 
-def _claim(claim: Json) -> Iterator[str]:
+def _claim(claim: JsonObject) -> Iterator[str]:
     mode = "immediate " if claim["immediate"] else ""
     by = f" of class {claim['class']}" if claim["class"] else ""
     words = f"  {mode}claim {claim['claim']}{by}: {claim['state']}"

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 from holdfast.api.classic_dra.node_inventory import NodeInventory
+from holdfast.api.decode import JsonObject
 from holdfast.api.quantity import Quantity
 from holdfast.cli.devices.choosing import Filter
 from holdfast.cli.table import NOTHING, format_table, join_names
@@ -13,12 +13,11 @@ from holdfast.node.driverkit.classic_dra.fitting import FreeDevice, remaining
 from holdfast.node.driverkit.classic_dra.inventory_conversion import choice_of, devices_of
 from holdfast.state.devices.device_map import DeviceState
 
-Json = dict[str, Any]
 MOST_DEVICES = 100
 HEAD = ("CLASSIC DRIVER", "DEVICE", "NODE", "STATE", "CLAIM", "LEFT")
 
 
-def classic_devices(inventories: Iterable[NodeInventory], which: Filter) -> list[Json]:
+def classic_devices(inventories: Iterable[NodeInventory], which: Filter) -> list[JsonObject]:
     """Return the devices of inventories that the filter chooses, with the claims that have them."""
     if which.device_class:
         return []  # device classes select only devices of slices
@@ -38,7 +37,7 @@ def classic_devices(inventories: Iterable[NodeInventory], which: Filter) -> list
 _FREE = (DeviceState.FREE.value, DeviceState.SHARED.value)
 
 
-def _devices(inventory: NodeInventory) -> Iterable[Json]:
+def _devices(inventory: NodeInventory) -> Iterable[JsonObject]:
     claims = inventory.status.allocated.values()
     choices = [choice_of(claim) for claim in claims]
     usable = {device.name: device for device in devices_of(inventory)}
@@ -83,7 +82,7 @@ def _state(
     return DeviceState.TAINTED if device is None else DeviceState.FREE
 
 
-def as_table(devices: Sequence[Json], *, wide: bool) -> str:
+def as_table(devices: Sequence[JsonObject], *, wide: bool) -> str:
     """Format devices as a table; of many only the first are listed, unless ``wide``."""
     shown = devices if wide else devices[:MOST_DEVICES]
     rows = [

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
 
+from holdfast.api.decode import JsonObject
 from holdfast.cli.table import join_names
 from holdfast.runtime.errors import Refused
 from holdfast.scheduling.framework.world import World
@@ -16,8 +16,6 @@ from holdfast.state.numa.node_holdings import NodeHoldings
 from holdfast.state.numa.node_state import NodeState
 from holdfast.state.numa.resource_status import NOTHING, NumaAllocation, NumaAmounts
 from holdfast.state.numa.topology import CpuTopology
-
-Json = dict[str, Any]
 
 
 class HolderKind(StrEnum):
@@ -153,7 +151,7 @@ def _order(holder: Holder) -> tuple[int, str]:
     return ((cpus & -cpus).bit_length() or 1 << 20, holder.name)
 
 
-def as_data(node_cpus: NodeCpus) -> Json:
+def as_data(node_cpus: NodeCpus) -> JsonObject:
     """Return the CPUs of a node, their holders, its NUMA nodes, policies and problems.
 
     Amounts are in base units, cpu in millicores.
@@ -180,7 +178,7 @@ def as_data(node_cpus: NodeCpus) -> Json:
     }
 
 
-def summary(node_cpus: NodeCpus) -> Json:
+def summary(node_cpus: NodeCpus) -> JsonObject:
     """Return one line of the list of nodes."""
     free, topology = node_cpus.state.free, node_cpus.topology
     kinds = [holder.kind for holder in node_cpus.holders if holder.has.cpus]
@@ -197,7 +195,7 @@ def summary(node_cpus: NodeCpus) -> Json:
     }
 
 
-def policies(node_cpus: NodeCpus) -> Json:
+def policies(node_cpus: NodeCpus) -> JsonObject:
     """Return the policies of a node, None for those it does not have."""
     of = node_cpus.state.shape.policies
     return {
@@ -208,7 +206,7 @@ def policies(node_cpus: NodeCpus) -> Json:
     }
 
 
-def numa_nodes(node_cpus: NodeCpus) -> list[Json]:
+def numa_nodes(node_cpus: NodeCpus) -> list[JsonObject]:
     """Return CPUs and amounts of each NUMA node: has, used by pods, reserved beside them, free."""
     shape, topology = node_cpus.state.shape, node_cpus.topology
     taken = {node: dict(amounts) for node, amounts in node_cpus.state.used}
@@ -236,8 +234,8 @@ def numa_nodes(node_cpus: NodeCpus) -> list[Json]:
     return listed
 
 
-def _holder_data(holder: Holder) -> Json:
-    data: Json = {
+def _holder_data(holder: Holder) -> JsonObject:
+    data: JsonObject = {
         "kind": holder.kind.value,
         "name": holder.name,
         "cpus": format_cpu_list(holder.has.cpus),

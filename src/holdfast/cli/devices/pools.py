@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
 
 import msgspec
 
+from holdfast.api.decode import JsonObject
 from holdfast.api.devices import DeviceAttribute
 from holdfast.api.node import Taint
 from holdfast.cli.devices.choosing import Listing
@@ -29,16 +29,15 @@ MOST_DEVICES, MOST_POOLS, MOST_PROBLEMS = 100, 60, 20
 DEVICE_HEAD = ("DRIVER", "POOL", "DEVICE", "NODE", "STATE", "CLAIM", "POD", "TAINTS", "LEFT")
 WIDE_HEAD = (*DEVICE_HEAD, "ATTRIBUTES", "CAPACITY", "COUNTERS")
 OPTIONAL = frozenset({"TAINTS", "LEFT", "ATTRIBUTES", "CAPACITY", "COUNTERS"})
-Json = dict[str, Any]
 
 
-def as_data(listing: Listing) -> Json:
+def as_data(listing: Listing) -> JsonObject:
     """Return the pools with their devices, and the problems."""
     pools = [_pool_data(pool, listing) for pool in listing.pools]
     return {"pools": pools, "problems": listing.problems}
 
 
-def _pool_data(pool: MappedPool, listing: Listing) -> Json:
+def _pool_data(pool: MappedPool, listing: Listing) -> JsonObject:
     states = Counter(device.state.value for device in pool.devices)
     return {
         "driver": pool.id[0],
@@ -52,7 +51,7 @@ def _pool_data(pool: MappedPool, listing: Listing) -> Json:
     }
 
 
-def _device_data(device: MappedDevice, listing: Listing) -> Json:
+def _device_data(device: MappedDevice, listing: Listing) -> JsonObject:
     published = device.candidate.device
     return {
         "device": published.name,
@@ -77,7 +76,7 @@ def _device_data(device: MappedDevice, listing: Listing) -> Json:
     }
 
 
-def _holder_data(holder: ClaimWithDevice) -> Json:
+def _holder_data(holder: ClaimWithDevice) -> JsonObject:
     result = holder.result
     return {
         "namespace": holder.claim.namespace,
@@ -89,7 +88,7 @@ def _holder_data(holder: ClaimWithDevice) -> Json:
     }
 
 
-def _amount_data(one: RemainingAmount) -> Json:
+def _amount_data(one: RemainingAmount) -> JsonObject:
     return {"name": one.name, "left": str(one.left), "total": str(one.total)}
 
 

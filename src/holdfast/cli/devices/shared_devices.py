@@ -6,8 +6,8 @@ Each is a line of the table, with a further line for each further holder.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
+from holdfast.api.decode import JsonObject
 from holdfast.api.koordinator_names import GPU_CORE, GPU_MEMORY, GPU_MEMORY_RATIO
 from holdfast.api.meta import Object
 from holdfast.api.shared_device import DeviceInfo, SharedDevices
@@ -20,7 +20,6 @@ from holdfast.state.device_share.node_devices import NO_DEVICES, NodeDeviceState
 from holdfast.state.device_share.node_holders import NodeHolders
 from holdfast.state.device_share.requests import RATIO, RESOURCES, DeviceAmounts
 
-Json = dict[str, Any]
 POD, RESERVATION = "pod", "reservation"
 FREE, SHARED, FULL, UNHEALTHY, UNLISTED = "free", "shared", "full", "unhealthy", "unlisted"
 """States. An unlisted device is held, but the Device object does not list it (any more)."""
@@ -30,7 +29,7 @@ WIDE_HEAD = (*HEAD, "ID", "BUS", "LABELS")
 _OPTIONAL = frozenset({"NUMA", "PCIE", "BUS", "LABELS"})
 
 
-def shared_devices(objects: Sequence[Object], which: Filter) -> list[Json]:
+def shared_devices(objects: Sequence[Object], which: Filter) -> list[JsonObject]:
     """Return the devices that the filter chooses, with what is left of each and its holders."""
     if which.driver or which.device_class:
         return []  # they choose devices of drivers
@@ -57,7 +56,7 @@ def shared_devices(objects: Sequence[Object], which: Filter) -> list[Json]:
 
 def _devices(
     world: World, node: str, published: SharedDevices | None, held: NodeHolders
-) -> Iterable[Json]:
+) -> Iterable[JsonObject]:
     infos: dict[tuple[str, int], DeviceInfo] = {}
     inventory = NO_DEVICES
     if published is not None:
@@ -99,7 +98,7 @@ def _state(info: DeviceInfo | None, left: DeviceAmounts, held: bool) -> str:
     return SHARED if held else FREE
 
 
-def _description(info: DeviceInfo | None) -> Json:
+def _description(info: DeviceInfo | None) -> JsonObject:
     """Return what the Device object says besides amounts."""
     if info is None:
         return {"id": None, "numaNode": None, "pcie": None, "busID": None, "labels": {}, "vfs": []}
@@ -114,8 +113,8 @@ def _description(info: DeviceInfo | None) -> Json:
     }
 
 
-def _pods(world: World, held: NodeHolders, device: tuple[str, int]) -> list[Json]:
-    holders: list[Json] = []
+def _pods(world: World, held: NodeHolders, device: tuple[str, int]) -> list[JsonObject]:
+    holders: list[JsonObject] = []
     for uid, holder in held.pods.items():
         if use := _of_device(holder.use, device):
             placed = world.nodes.pod(uid)
@@ -125,8 +124,8 @@ def _pods(world: World, held: NodeHolders, device: tuple[str, int]) -> list[Json
     return sorted(holders, key=lambda one: one["name"])
 
 
-def _reservations(world: World, held: NodeHolders, device: tuple[str, int]) -> list[Json]:
-    holders: list[Json] = []
+def _reservations(world: World, held: NodeHolders, device: tuple[str, int]) -> list[JsonObject]:
+    holders: list[JsonObject] = []
     for uid, reserved in held.reservations.items():
         if use := _of_device(reserved, device):
             unused = _of_device(held.remaining(uid), device)
@@ -136,7 +135,7 @@ def _reservations(world: World, held: NodeHolders, device: tuple[str, int]) -> l
     return sorted(holders, key=lambda one: one["name"])
 
 
-def _of_device(use: DeviceUse, device: tuple[str, int]) -> Json:
+def _of_device(use: DeviceUse, device: tuple[str, int]) -> JsonObject:
     """Return what is used of one device; empty for nothing."""
     own = use.within(frozenset((device,)))
     if own == UNUSED:
@@ -154,7 +153,7 @@ def as_amounts(kind: str, amounts: DeviceAmounts) -> dict[str, int]:
     return dict(zip(RESOURCES[kind], padded, strict=True))
 
 
-def shared_as_text(devices: Sequence[Json], *, wide: bool) -> str:
+def shared_as_text(devices: Sequence[JsonObject], *, wide: bool) -> str:
     """Format devices as a table; of many only the first are listed, unless ``wide``."""
     shown = devices if wide else devices[:MOST_DEVICES]
     head = WIDE_HEAD if wide else HEAD
@@ -165,7 +164,7 @@ def shared_as_text(devices: Sequence[Json], *, wide: bool) -> str:
     return f"{table}\n{more} devices are not listed: {part}" if more else table
 
 
-def _rows(device: Json, *, wide: bool) -> Iterable[tuple[str, ...]]:
+def _rows(device: JsonObject, *, wide: bool) -> Iterable[tuple[str, ...]]:
     labels = ",".join(f"{key}={value}" for key, value in sorted(device["labels"].items()))
     details = (device["id"] or NOTHING, device["busID"] or NOTHING, labels or NOTHING)
     own = (
@@ -183,7 +182,7 @@ def _rows(device: Json, *, wide: bool) -> Iterable[tuple[str, ...]]:
         yield (*first, *cells, *more)
 
 
-def _holder(holder: Json) -> tuple[str, str]:
+def _holder(holder: JsonObject) -> tuple[str, str]:
     """Write a holder and how much it has; of a reservation also what no owner uses."""
     name, has = f"{holder['kind']} {holder['name']}", amounts_text(holder["amounts"])
     if holder["vfs"]:

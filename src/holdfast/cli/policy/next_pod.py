@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import msgspec
 
-from holdfast.api.decode import convert_object
+from holdfast.api.decode import JsonObject, convert_object
 from holdfast.api.meta import Object
 from holdfast.api.pod import Pod, PodStatus
 from holdfast.api.resource_policy import ResourcePolicy
@@ -16,8 +15,6 @@ from holdfast.api.timestamps import rfc3339
 from holdfast.cli.policy.listing import selector_text
 from holdfast.runtime.errors import Refused
 from holdfast.state.resource_policies.policies import Policy
-
-Raw = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +49,7 @@ def pod_named(policy: Policy, objects: Sequence[Object], name: str) -> NextPod:
     return NextPod(pod, f"pod {name}", exists=True)
 
 
-def pod_of_workload(policy: Policy, maker: Raw, target: str, now: float) -> NextPod:
+def pod_of_workload(policy: Policy, maker: JsonObject, target: str, now: float) -> NextPod:
     """Return one more pod of a workload, from the template of the object that makes its pods."""
     meta, template = maker["metadata"], maker["spec"].get("template") or {}
     made = template.get("metadata") or {}

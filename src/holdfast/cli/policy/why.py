@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
+from holdfast.api.decode import JsonObject
 from holdfast.api.meta import Object
 from holdfast.api.node import Node
 from holdfast.api.pod import Pod
@@ -38,8 +38,6 @@ from holdfast.state.resource_policies.policy_usage import (
     usage_of,
 )
 
-Json = dict[str, Any]
-
 
 def run(
     name: str,
@@ -70,7 +68,7 @@ async def _explain(
     config: Path | None,
     gates: str,
     now: float,
-) -> Json:
+) -> JsonObject:
     async with connect(kubeconfig, "holdfast-policy") as (client, endpoint):
         setup = SchedulerSetup(client, endpoint.url, kubeconfig)
         configuration, features = await setup.read(config, gates)
@@ -93,7 +91,7 @@ def explain(
     configuration: Configuration,
     now: float,
     gates: FeatureGates = DEFAULT_GATES,
-) -> Json:
+) -> JsonObject:
     """Schedule the pod and return the result, unit by unit, and as lines of text."""
     pod = next_pod.pod
     others = [obj for obj in objects if not (isinstance(obj, Pod) and obj.key == pod.key)]
@@ -106,7 +104,7 @@ def explain(
         [obj for obj in others if isinstance(obj, Pod)],
     )
     units = [*_units(usage, pod, decision), *_outside(usage, decision)]
-    answer: Json = {
+    answer: JsonObject = {
         "policy": policy.key,
         "pod": pod.key,
         "exists": next_pod.exists,
@@ -121,7 +119,7 @@ def explain(
     return answer | {"lines": _lines(answer, policy)}
 
 
-def _units(usage: PolicyUsage, pod: Pod, decision: Json) -> Iterable[Json]:
+def _units(usage: PolicyUsage, pod: Pod, decision: JsonObject) -> Iterable[JsonObject]:
     """Return the units, highest priority first, with what was decided about their nodes."""
     key = usage.policy.group_key(pod.metadata.labels)
     for unit in sorted(usage.units, key=lambda usage: -usage.unit.priority):
@@ -138,7 +136,7 @@ def _units(usage: PolicyUsage, pod: Pod, decision: Json) -> Iterable[Json]:
         }
 
 
-def _outside(usage: PolicyUsage, decision: Json) -> Iterable[Json]:
+def _outside(usage: PolicyUsage, decision: JsonObject) -> Iterable[JsonObject]:
     """Return the nodes of no unit in the same shape, if there are any."""
     if usage.outside_nodes:
         yield {
@@ -163,8 +161,8 @@ def _nominated(usage: PolicyUsage, unit: UnitUsage, key: MatchLabelGroup) -> lis
     ]
 
 
-def _of_nodes(names: Sequence[str], decision: Json) -> Json:
-    by_name: Mapping[str, Json] = {node["name"]: node for node in decision["nodes"]}
+def _of_nodes(names: Sequence[str], decision: JsonObject) -> JsonObject:
+    by_name: Mapping[str, JsonObject] = {node["name"]: node for node in decision["nodes"]}
     nodes = [by_name[name] for name in names if name in by_name]
     return {
         "nodes": list(names),
@@ -174,7 +172,7 @@ def _of_nodes(names: Sequence[str], decision: Json) -> Json:
     }
 
 
-def _lines(answer: Json, policy: Policy) -> list[str]:
+def _lines(answer: JsonObject, policy: Policy) -> list[str]:
     decision = answer["decision"]
     lines = [*before_decision(decision), f"{answer['policy']}: {_headline(answer)}"]
     placed = False
@@ -187,7 +185,7 @@ def _lines(answer: Json, policy: Policy) -> list[str]:
     return [*lines, *preemption_lines(answer["preemption"]), *notes(decision)]
 
 
-def _headline(answer: Json) -> str:
+def _headline(answer: JsonObject) -> str:
     head = answer["basis"]
     if answer["decision"].get("error"):
         return f"{head} cannot be decided: {answer['decision']['error']}"
@@ -204,7 +202,7 @@ def _headline(answer: Json) -> str:
     return f"{head} would be placed on {join_names(answer['best'])} ({', '.join(named)})"
 
 
-def _title(unit: Json, policy: Policy) -> str:
+def _title(unit: JsonObject, policy: Policy) -> str:
     if unit["unit"] is None:
         return f"no unit, strategy {policy.object.spec.strategy}, {_pods(str(unit['pods']))}"
     parts = [
@@ -222,7 +220,7 @@ def _pods(count: str) -> str:
     return f"{count} pod" if count == "1" else f"{count} pods"
 
 
-def _node_lines(unit: Json, *, placed: bool) -> list[str]:
+def _node_lines(unit: JsonObject, *, placed: bool) -> list[str]:
     """Format the nodes of a unit; ``placed``: a unit of higher priority gets the pod."""
     if not unit["nodes"]:
         return ["         the unit has no node"]

@@ -11,13 +11,13 @@ from collections.abc import Iterable
 from typing import Any
 
 from holdfast.api import reservation_names as names
+from holdfast.api.decode import JsonObject
 from holdfast.api.pod_migration_job import RUNNING, PodMigrationJob
 from holdfast.api.reservation import AVAILABLE, Reservation
 from holdfast.api.scheme import RESERVATIONS
 from holdfast.controllers.pod_migration.job_status import EVICTION
 from holdfast.controllers.pod_migration.plan import is_made_by
 from holdfast.controllers.pod_migration.reservation_template import (
-    Raw,
     reservation_body,
     reservation_options,
 )
@@ -50,7 +50,7 @@ class ReservationMaker:
         self._reserve_volume_claims = context.settings.migration.reserve_volume_claims
         self._orders = _OrderLabels()
 
-    async def create(self, job: PodMigrationJob, pod: Raw) -> Raw:
+    async def create(self, job: PodMigrationJob, pod: JsonObject) -> JsonObject:
         """Create the reservation of a job, and return the job's options with its reference.
 
         One that the job has created before is used again. Raises BadRequest if the template of the

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
+from holdfast.api.decode import JsonObject
 from holdfast.api.meta import ObjectReference
 from holdfast.api.pod_migration_job import (
     FAILED,
@@ -37,8 +37,6 @@ LIMITED = "Limited"
 Its ``lastProbeTime``, written when the limit ends, is the time from which the ttl counts.
 """
 
-RawStatus = dict[str, Any]
-
 
 @dataclass(slots=True)
 class StatusChange:
@@ -46,10 +44,10 @@ class StatusChange:
 
     status: PodMigrationJobStatus
     now: float
-    fields: RawStatus = field(default_factory=dict)
+    fields: JsonObject = field(default_factory=dict)
     """The changed fields in raw form, for a merge patch."""
     events: list[PlannedEvent] = field(default_factory=list)
-    _conditions: list[RawStatus] | None = None
+    _conditions: list[JsonObject] | None = None
 
     @classmethod
     def of(cls, job: PodMigrationJob, now: float) -> StatusChange:
@@ -124,7 +122,7 @@ class StatusChange:
         """Add an event."""
         self.events.append(PlannedEvent(type_, reason, message))
 
-    def patch(self) -> RawStatus:
+    def patch(self) -> JsonObject:
         """Return the merge patch of the status; empty fields are removed."""
         return {name: value if value != "" else None for name, value in self.fields.items()}
 
@@ -136,7 +134,7 @@ class StatusChange:
         if not self.fields.get("status", self.status.status):
             self.fields["status"] = phase
 
-    def _current(self) -> list[RawStatus]:
+    def _current(self) -> list[JsonObject]:
         if self._conditions is None:
             self._conditions = to_raw(self.status.conditions)
         return self._conditions
@@ -148,5 +146,5 @@ def reference(ref: ObjectReference) -> dict[str, str]:
     return {name: value for name, value in given.items() if value}
 
 
-def _without_empty(condition: RawStatus) -> RawStatus:
+def _without_empty(condition: JsonObject) -> JsonObject:
     return {name: value for name, value in condition.items() if value not in ("", None)}

@@ -13,7 +13,7 @@ import msgspec
 
 from holdfast.api import reservation_names
 from holdfast.api.annotations import OF_ALLOCATIONS
-from holdfast.api.decode import convert_object
+from holdfast.api.decode import JsonObject, convert_object
 from holdfast.api.meta import OwnerReference, controller_of
 from holdfast.api.pod import Pod
 from holdfast.api.pod_migration_job import PodMigrationJob
@@ -26,8 +26,6 @@ from holdfast.state.device_share.requests import amount_as
 from holdfast.state.migration.pod_selection import is_unscheduled
 from holdfast.state.reservations.reserve_pod import reserve_pod
 
-Raw = dict[str, Any]
-
 CREATED_BY = {"app.kubernetes.io/created-by": "koord-descheduler"}
 KEPT_METADATA = ("namespace", "name", "labels", "annotations")
 """What a template takes over of the metadata of the pod."""
@@ -38,8 +36,8 @@ _ADVICE = "create such a reservation yourself and name it in spec.reservationOpt
 
 
 def reservation_options(
-    job: PodMigrationJob, pod: Raw, *, reserve_volume_claims: bool = True
-) -> Raw:
+    job: PodMigrationJob, pod: JsonObject, *, reserve_volume_claims: bool = True
+) -> JsonObject:
     """Return the job's options with the complete template of its reservation.
 
     What the user has given in ``spec.reservationOptions.template`` is kept. ``pod`` is raw, so that
@@ -62,7 +60,7 @@ def reservation_options(
     return {"template": template}
 
 
-def reservation_body(job: PodMigrationJob, template: Raw, order: str) -> Raw:
+def reservation_body(job: PodMigrationJob, template: JsonObject, order: str) -> JsonObject:
     """Return the reservation to create, which is deleted with its job; pods prefer low orders."""
     metadata = copy.deepcopy(template.get("metadata") or {})
     labels = {**_part(metadata, "labels"), reservation_names.ORDER: order}
@@ -85,7 +83,7 @@ def reservation_body(job: PodMigrationJob, template: Raw, order: str) -> Raw:
     }
 
 
-def _part(raw: Raw, name: str) -> Raw:
+def _part(raw: JsonObject, name: str) -> JsonObject:
     """Return a part of the template, which a user may have written; absent ones are added."""
     part = raw.get(name)
     if part is None:
@@ -99,7 +97,7 @@ def _wrong(name: str, wanted: str) -> BadRequest:
     return BadRequest(f"{_AT}: {name}: must be {wanted}")
 
 
-def _pod_template(pod: Raw, *, reserve_volume_claims: bool) -> Raw:
+def _pod_template(pod: JsonObject, *, reserve_volume_claims: bool) -> JsonObject:
     metadata = pod.get("metadata") or {}
     kept = {name: copy.deepcopy(metadata[name]) for name in KEPT_METADATA if metadata.get(name)}
     if "annotations" in kept:
@@ -116,7 +114,7 @@ def _pod_template(pod: Raw, *, reserve_volume_claims: bool) -> Raw:
     return {"metadata": kept, "spec": spec}
 
 
-def _select_node(spec: Raw, pod: Raw, operator: str) -> None:
+def _select_node(spec: JsonObject, pod: JsonObject, operator: str) -> None:
     """Require the pod's node, or any other one, in every term of the node affinity.
 
     A reservation that takes over the resources of the pod has to be on its node.
@@ -138,7 +136,7 @@ def _can_get_fields(term: Any) -> bool:
     return isinstance(term, dict) and isinstance(term.get("matchFields") or [], list)
 
 
-def _owners(pod: Raw) -> list[Raw]:
+def _owners(pod: JsonObject) -> list[JsonObject]:
     metadata, status = pod.get("metadata") or {}, pod.get("status") or {}
     references = metadata.get("ownerReferences") or ()
     controller = next((ref for ref in references if ref.get("controller")), None)

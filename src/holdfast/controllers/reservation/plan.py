@@ -19,9 +19,9 @@ reservation is empty and the controller comes to rest.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from typing import Any
 
 from holdfast.api import reservation_status
+from holdfast.api.decode import JsonObject
 from holdfast.api.meta import version_guard
 from holdfast.api.pod import Pod
 from holdfast.api.quantity import NANO, Quantity
@@ -33,7 +33,6 @@ from holdfast.api.timestamps import seconds_of
 from holdfast.controllers.planned_writes import Delete, Patch, Plan, PlannedEvent
 from holdfast.controllers.reservation.usage import NodeUsage, ResourceNanos
 
-RawStatus = dict[str, Any]
 CAUSES = (
     "pods were bound there without this scheduler or ignore reservations, or the node was made "
     "smaller"
@@ -62,7 +61,7 @@ def _plan_end(
     reservation: Reservation, usage: NodeUsage | None, over: PlannedEvent, now: float
 ) -> Plan:
     """Plan the end of a reservation's time; it succeeds if an owner was bound before."""
-    used: RawStatus = {}
+    used: JsonObject = {}
     if usage is not None and usage.node is not None:
         synced, events = _synced(reservation, usage, now)
         if synced.get("phase") == SUCCEEDED:
@@ -138,7 +137,7 @@ def _ended_at(reservation: Reservation) -> float | None:
 
 def _synced(
     reservation: Reservation, usage: NodeUsage, now: float
-) -> tuple[RawStatus, tuple[PlannedEvent, ...]]:
+) -> tuple[JsonObject, tuple[PlannedEvent, ...]]:
     """Return the changed fields of the status, and events."""
     owners = usage.users(reservation)
     usage_status = _usage(reservation, owners, usage.allocated(reservation))
@@ -155,7 +154,7 @@ def _synced(
     return usage_status | ready, events
 
 
-def _usage(reservation: Reservation, owners: list[Pod], used: ResourceNanos) -> RawStatus:
+def _usage(reservation: Reservation, owners: list[Pod], used: ResourceNanos) -> JsonObject:
     status = reservation.status
     known = {n: nanos(amount) for n, amount in status.allocated.items()}
     same_amounts = {n: a for n, a in known.items() if a} == dict(used)
@@ -180,7 +179,7 @@ def _written(reservation: Reservation, name: str, amount: int) -> str:
 
 def _made_available(
     reservation: Reservation, owners: list[Pod], usage: NodeUsage, now: float
-) -> tuple[RawStatus, tuple[PlannedEvent, ...]]:
+) -> tuple[JsonObject, tuple[PlannedEvent, ...]]:
     """Make a waiting reservation Available once its resources are free, or say what it awaits."""
     short = usage.short_of(reservation)
     if owners or short:
@@ -195,7 +194,7 @@ def _made_available(
 
 def _still_waiting(
     reservation: Reservation, owners: list[Pod], *, more: bool, now: float
-) -> RawStatus:
+) -> JsonObject:
     """Return the condition if it names other pods than those that the reservation waits for."""
     ready = reservation.condition(reservation_status.READY)
     if ready is None or PREEMPTOR in reservation.metadata.labels:
@@ -212,7 +211,7 @@ def _still_waiting(
 
 def _checked_for_overcommitment(
     reservation: Reservation, usage: NodeUsage, now: float
-) -> tuple[RawStatus, tuple[PlannedEvent, ...]]:
+) -> tuple[JsonObject, tuple[PlannedEvent, ...]]:
     """Set or clear the Overcommitted condition."""
     ready = reservation.condition(reservation_status.READY)
     if ready is not None and ready.reason in reservation_status.STRONGER:
@@ -234,18 +233,18 @@ def _checked_for_overcommitment(
     return _ready(reservation, "True", reservation_status.AVAILABLE, now), (whole,)
 
 
-def _ended(phase: str, reason: str, reservation: Reservation, now: float) -> RawStatus:
+def _ended(phase: str, reason: str, reservation: Reservation, now: float) -> JsonObject:
     return {"phase": phase} | _ready(reservation, "False", reason, now)
 
 
 def _ready(
     reservation: Reservation, status: str, reason: str, now: float, message: str = ""
-) -> RawStatus:
+) -> JsonObject:
     conditions = reservation.status.conditions
     return {"conditions": reservation_status.with_ready(conditions, status, reason, now, message)}
 
 
-def _write(reservation: Reservation, status: RawStatus) -> Patch:
+def _write(reservation: Reservation, status: JsonObject) -> Patch:
     guard = version_guard(reservation)
     return Patch(
         RESERVATIONS, reservation.name, {"metadata": guard, "status": status}, subresource="status"

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
+from holdfast.api.decode import JsonObject
 from holdfast.api.deletion_cost import DELETION_COST, MANAGED_DELETION_COST, POLICY_UID
 from holdfast.api.meta import version_guard
 from holdfast.api.pod import Pod
@@ -45,8 +45,6 @@ MAX_NAMED = 5
 MAX_INT32 = 2**31 - 1
 READY, CONFLICTING = "Ready", "Conflicting"
 OVER_CAPACITY, OVERLAPPING_UNITS = "OverCapacity", "OverlappingUnits"
-
-Raw = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +181,7 @@ def plan_policy_status(
 ) -> Plan:
     """Plan the status of a policy; ``usage`` is None if ``error`` tells why it cannot be used."""
     units = () if usage is None else tuple(map(_unit_status, usage.units, obj.spec.units))
-    wanted: Raw = {
+    wanted: JsonObject = {
         "observedGeneration": obj.metadata.generation,
         "usage": "" if usage is None else usage_text(usage),
         "headroom": "" if usage is None else headroom_text(usage),
@@ -233,8 +231,8 @@ def _amount_text(name: str, amount: int, cap: str | float) -> str:
     return str(Quantity(amount, -3 if name == CPU else 0, Quantity.parse(cap).format))
 
 
-def _raw_unit(unit: UnitStatus) -> Raw:
-    raw: Raw = {"name": unit.name, "nodes": unit.nodes, "pods": unit.pods}
+def _raw_unit(unit: UnitStatus) -> JsonObject:
+    raw: JsonObject = {"name": unit.name, "nodes": unit.nodes, "pods": unit.pods}
     if unit.max_count is not None:
         raw["maxCount"] = unit.max_count
     if unit.max_resources:
@@ -246,7 +244,7 @@ def _raw_unit(unit: UnitStatus) -> Raw:
 
 def _conditions(
     usage: PolicyUsage | None, conflict: PolicyConflict | None, error: str
-) -> Iterable[Raw]:
+) -> Iterable[JsonObject]:
     """Return the conditions; each has a message, so that a change replaces the last one."""
     if usage is None:
         yield _condition(READY, "False", "InvalidSpec", error)
@@ -300,5 +298,5 @@ def _listed(items: Sequence[str], separator: str) -> str:
     return f"{shown} and {more} more" if more > 0 else shown
 
 
-def _condition(type_: str, status: str, reason: str, message: str) -> Raw:
+def _condition(type_: str, status: str, reason: str, message: str) -> JsonObject:
     return {"type": type_, "status": status, "reason": reason, "message": message[:1024]}

@@ -25,7 +25,6 @@ from holdfast.client.client import Client
 from holdfast.client.informer import Informer
 from holdfast.node.driverkit.inventory import Item
 from holdfast.node.driverkit.slices import (
-    Content,
     SliceOwner,
     SlicePlan,
     check_pools,
@@ -62,8 +61,8 @@ class SlicePublisher:
         self._clock = clock
         self._driver = driver
         self._node = node
-        self._wanted: dict[str, list[Content]] | None = None
-        self._accepted: dict[str, tuple[Content, Content]] = {}
+        self._wanted: dict[str, list[JsonObject]] | None = None
+        self._accepted: dict[str, tuple[JsonObject, JsonObject]] = {}
         self._selector = f"spec.driver={driver},spec.nodeName={node}"
         self._informer = Informer(
             client,
@@ -92,7 +91,7 @@ class SlicePublisher:
         self._rescheduled.set()  # also if a resync without an inventory is due
         return True
 
-    def check(self, pools: Mapping[str, Sequence[Item]]) -> dict[str, list[Content]]:
+    def check(self, pools: Mapping[str, Sequence[Item]]) -> dict[str, list[JsonObject]]:
         """Return the contents of slices; raises InvalidInventory."""
         wanted = {name: contents_of(items) for name, items in pools.items()}
         check_pools(SliceOwner(self._driver, self._node, ""), wanted)

@@ -21,8 +21,6 @@ from holdfast.node.driverkit.inventory import (
 MOST_DEVICES, MOST_ADVANCED_DEVICES, MOST_COUNTER_SETS = 128, 64, 8
 """The most devices of a slice, the most if one has taints or counters, the most counter sets."""
 _INDEX = re.compile(r"([0-9a-f]{5,})-")
-Content = dict[str, Any]
-"""``devices`` or ``sharedCounters`` of one slice."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +51,7 @@ class SliceOwner:
             "spec": spec,
         }
 
-    def spec(self, pool: str, generation: int, count: int, content: Content) -> JsonObject:
+    def spec(self, pool: str, generation: int, count: int, content: JsonObject) -> JsonObject:
         """Return the spec of a slice of a pool."""
         numbers = {"name": pool, "generation": generation, "resourceSliceCount": count}
         return {"driver": self.driver, "nodeName": self.node, "pool": numbers, **content}
@@ -71,18 +69,20 @@ class SlicePlan:
         return bool(self.delete or self.update or self.create)
 
 
-def contents_of(items: Sequence[Item]) -> list[Content]:
+def contents_of(items: Sequence[Item]) -> list[JsonObject]:
     """Divide the items of a pool into slices; a pool without items has one empty slice."""
     sets = [raw_counter_set(item) for item in items if isinstance(item, CounterSet)]
     devices = [raw_device(item) for item in items if isinstance(item, Device)]
     advanced = any(d.get("taints") or d.get("consumesCounters") for d in devices)
     most = MOST_ADVANCED_DEVICES if advanced else MOST_DEVICES
-    contents: list[Content] = [{"sharedCounters": part} for part in _parts(sets, MOST_COUNTER_SETS)]
+    contents: list[JsonObject] = [
+        {"sharedCounters": part} for part in _parts(sets, MOST_COUNTER_SETS)
+    ]
     contents += ({"devices": part} for part in _parts(devices, most))
     return contents or [{}]
 
 
-def check_pools(owner: SliceOwner, pools: Mapping[str, Sequence[Content]]) -> None:
+def check_pools(owner: SliceOwner, pools: Mapping[str, Sequence[JsonObject]]) -> None:
     """Raise InvalidInventory for what the API server or the scheduler would reject."""
     for pool, contents in pools.items():
         devices = [d for content in contents for d in content.get("devices", ())]
@@ -99,9 +99,9 @@ def check_pools(owner: SliceOwner, pools: Mapping[str, Sequence[Content]]) -> No
 def plan_pool(
     owner: SliceOwner,
     pool: str,
-    wanted: Sequence[Content],
+    wanted: Sequence[JsonObject],
     stored: Sequence[JsonObject],
-    accepted: Mapping[str, tuple[Content, Content]],
+    accepted: Mapping[str, tuple[JsonObject, JsonObject]],
 ) -> SlicePlan:
     """Plan the writes for one pool.
 
@@ -139,7 +139,7 @@ def plan_pool(
     return plan
 
 
-def content_of(raw: JsonObject) -> Content:
+def content_of(raw: JsonObject) -> JsonObject:
     """Return the content of a slice, without the times of taints: the server sets them."""
     spec = raw["spec"]
     content = {key: spec[key] for key in ("devices", "sharedCounters") if spec.get(key)}
@@ -193,7 +193,7 @@ def _counter_problems(devices: Iterable[JsonObject], sets: Iterable[JsonObject])
                     yield f"{at}[{name}][{counter}]: the counter set has no such counter"
 
 
-def _named(message: str, content: Content) -> str:
+def _named(message: str, content: JsonObject) -> str:
     """Replace the index of a device in a message by its name.
 
     >>> _named("spec.devices[0].name: Invalid value", {"devices": [{"name": "X"}]})
@@ -227,7 +227,7 @@ def _owned(raw: JsonObject, owner: SliceOwner) -> bool:
 
 
 def _same(
-    wanted: Content, raw: JsonObject, accepted: Mapping[str, tuple[Content, Content]]
+    wanted: JsonObject, raw: JsonObject, accepted: Mapping[str, tuple[JsonObject, JsonObject]]
 ) -> bool:
     """Tell whether a slice has this content, or what the server stores of it."""
     stored = content_of(raw)
@@ -245,7 +245,7 @@ def _taint_times(stored: Iterable[JsonObject]) -> dict[tuple[str, ...], str]:
     }
 
 
-def _with_times(content: Content, times: Mapping[tuple[str, ...], str] | None) -> Content:
+def _with_times(content: JsonObject, times: Mapping[tuple[str, ...], str] | None) -> JsonObject:
     """Copy a content with the known times of its taints; a taint without one gets a new one."""
     if not any("taints" in device for device in content.get("devices", ())):
         return content

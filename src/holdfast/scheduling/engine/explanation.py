@@ -6,11 +6,10 @@ nodes, because each of them is printed.
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 import numpy as np
 
+from holdfast.api.decode import JsonObject
 from holdfast.api.pod import Pod
 from holdfast.api.timestamps import rfc3339
 from holdfast.scheduling.engine.decision import all_tiers, feasible, run_pre_enqueue_plugins
@@ -36,8 +35,6 @@ from holdfast.scheduling.framework.world import World
 from holdfast.state.columns.pod_info import PodInfo
 from holdfast.state.devices.claims import is_bound_with
 
-Json = dict[str, Any]
-
 
 def explain(
     profile: Profile,
@@ -47,14 +44,14 @@ def explain(
     *,
     preempt: bool = False,
     is_reserve_pod: bool = False,
-) -> Json:
+) -> JsonObject:
     """Decide on a pod and return the results of the plugins, node by node.
 
     A pod that is bound already is treated as if it were not. ``is_reserve_pod``: the pod is the
     reserve pod of a reservation, not an API object.
     """
     pod_info, world = _unplaced(pod, world, is_reserve_pod=is_reserve_pod)
-    explained: Json = {
+    explained: JsonObject = {
         "pod": pod_info.key, "schedulable": False, "message": "", "preFilter": None, "nodes": [],
         "best": [], "preemption": None,
     }  # fmt: skip
@@ -99,12 +96,12 @@ def _unplaced(pod: Pod, world: World, *, is_reserve_pod: bool) -> tuple[PodInfo,
     return world.pod_info(pod, is_reserve_pod=is_reserve_pod), world
 
 
-def _status(plugin: str, reject: Reject) -> Json:
+def _status(plugin: str, reject: Reject) -> JsonObject:
     return {"plugin": plugin, "code": reject.code.upstream_name, "reasons": list(reject.reasons)}
 
 
 def _add_rejection(
-    explained: Json,
+    explained: JsonObject,
     profile: Profile,
     rejection: Rejection,
     world: World,
@@ -128,7 +125,7 @@ def _add_rejection(
         explained["preemption"] = result and _preemption(result)
 
 
-def _rejected(rejection: Rejection, row: int) -> Json:
+def _rejected(rejection: Rejection, row: int) -> JsonObject:
     return {
         "name": rejection.view.nodes.names[row],
         "feasible": False,
@@ -140,7 +137,7 @@ def _rejected(rejection: Rejection, row: int) -> Json:
     }
 
 
-def _add_details(explained: Json, rejection: Rejection) -> None:
+def _add_details(explained: JsonObject, rejection: Rejection) -> None:
     """Add what plugins say in detail about the rows that they reject, by the plugin's name."""
     rows, details = rejection.view.nodes.rows, {}
     for plugin, plan in rejection.filters:
@@ -155,7 +152,7 @@ def _add_details(explained: Json, rejection: Rejection) -> None:
         explained["details"] = details
 
 
-def _preemption(result: PostFilterResult) -> Json:
+def _preemption(result: PostFilterResult) -> JsonObject:
     return {
         "nominatedNode": result.nominated_node or None,
         "victims": sorted(pod.key for pod in result.victims),
@@ -172,7 +169,7 @@ def _preemption(result: PostFilterResult) -> Json:
     }
 
 
-def _add_scores(explained: Json, profile: Profile, found: Feasible) -> None:
+def _add_scores(explained: JsonObject, profile: Profile, found: Feasible) -> None:
     """Add the scores of every feasible row, and the best rows.
 
     Only rows of the lowest tier are compared. The other rows get the scores that they would have
@@ -182,7 +179,7 @@ def _add_scores(explained: Json, profile: Profile, found: Feasible) -> None:
     nodes, feasible_rows = found.view.nodes, found.rows
     run_pre_score_plugins(found.outcomes, feasible_rows)
     rows = best_tier(found.outcomes, feasible_rows)
-    scores_of: dict[int, Json] = {}
+    scores_of: dict[int, JsonObject] = {}
     if len(rows) < len(feasible_rows):
         scores_of = _scores(feasible_rows, score_rows(profile, found.outcomes, feasible_rows))
     ranked = score_rows(profile, found.outcomes, rows)
@@ -205,7 +202,7 @@ def _add_scores(explained: Json, profile: Profile, found: Feasible) -> None:
     explained["best"] = sorted(nodes.names[row] for row in best)
 
 
-def _scores(rows: Rows, scores: list[Score]) -> dict[int, Json]:
+def _scores(rows: Rows, scores: list[Score]) -> dict[int, JsonObject]:
     """Return per row the scores of each plugin and their sum, as whole numbers like upstream."""
     columns = [
         (
@@ -229,6 +226,6 @@ def _scores(rows: Rows, scores: list[Score]) -> dict[int, Json]:
     }
 
 
-_PASSED: Json = {
+_PASSED: JsonObject = {
     "name": "", "feasible": True, "plugin": None, "code": Code.PASS.upstream_name, "reasons": [],
 }  # fmt: skip

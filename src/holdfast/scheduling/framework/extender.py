@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from holdfast.api.decode import JsonObject
 from holdfast.api.strict_decode import Seconds
 from holdfast.scheduling.framework.values import Candidate, Placement
 from holdfast.state.columns.node_table import NodeTable
@@ -23,8 +24,6 @@ HIGHEST_PRIORITY = 10
 """The highest score of an extender; that of a plugin is 100."""
 TIMEOUT = Seconds(5)
 """The default timeout of a request."""
-
-Json = dict[str, Any]
 
 
 class ConfigurationPart(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -114,7 +113,7 @@ class ExtenderFilterResult:
     unresolvable: Mapping[str, str] = field(default_factory=dict)
 
 
-def filter_args(pod: Any, names: Sequence[str], nodes: Mapping[str, Any] | None) -> Json:
+def filter_args(pod: Any, names: Sequence[str], nodes: Mapping[str, Any] | None) -> JsonObject:
     """Return ExtenderArgs: node names for an extender with a node cache, else whole nodes."""
     if nodes is None:
         return {"Pod": pod, "Nodes": None, "NodeNames": list(names)}
@@ -153,10 +152,12 @@ def read_host_priorities(raw: Any) -> dict[str, int]:
     return {str(one["host"]): int(one.get("score") or 0) for one in map(_lower_keys, raw or ())}
 
 
-def preemption_args(extender: ExtenderConfig, pod: Any, candidates: Sequence[Candidate]) -> Json:
+def preemption_args(
+    extender: ExtenderConfig, pod: Any, candidates: Sequence[Candidate]
+) -> JsonObject:
     """Return ExtenderPreemptionArgs: victims by uid for an extender with a node cache."""
 
-    def victims(candidate: Candidate) -> Json:
+    def victims(candidate: Candidate) -> JsonObject:
         pods = [
             {"UID": victim.uid} if extender.node_cache_capable else victim.pod
             for victim in candidate.victims
@@ -218,7 +219,7 @@ def _victims(candidate: Candidate) -> frozenset[str]:
     return frozenset(pod.uid for pod in candidate.victims)
 
 
-def binding_args(placement: Placement) -> Json:
+def binding_args(placement: Placement) -> JsonObject:
     """Return ExtenderBindingArgs."""
     pod = placement.pod
     return {
@@ -234,5 +235,5 @@ def check_binding_result(raw: Any) -> None:
         raise ExtenderFailed(str(error))
 
 
-def _lower_keys(raw: Mapping[str, Any]) -> Json:
+def _lower_keys(raw: Mapping[str, Any]) -> JsonObject:
     return {key.lower(): value for key, value in raw.items()}

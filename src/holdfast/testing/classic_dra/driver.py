@@ -16,6 +16,7 @@ from typing import TypeVar
 from holdfast.api.classic_dra.claims import classic_entries
 from holdfast.api.classic_dra.names import deletion_protection
 from holdfast.api.classic_dra.types import ClassicClaim, PodScheduling, classic_resources
+from holdfast.api.decode import JsonObject
 from holdfast.api.devices import pod_consumer
 from holdfast.api.meta import Object, is_controlled_by, version_guard
 from holdfast.api.pod import Pod
@@ -24,7 +25,6 @@ from holdfast.api.scheme import PODS
 from holdfast.client.client import Client
 from holdfast.runtime.errors import NotFound
 from holdfast.state.classic_dra.claim_state import ClaimState, is_protected, state_of
-from holdfast.testing.builders import Raw
 from holdfast.testing.classic_dra.builders import DRIVER, on_nodes
 
 KINDS = classic_resources()
@@ -135,10 +135,10 @@ class ClassicDriver:
                 KINDS.claims, claim, self._guarded(claim, {"metadata": {"finalizers": finalizers}})
             )
         self.records[claim.uid] = node
-        allocation: Raw = {"resourceHandle": node, "sharedResource": self.shared}
+        allocation: JsonObject = {"resourceHandle": node, "sharedResource": self.shared}
         if self.devices is not None:
             allocation["availableOnNodes"] = on_nodes(node)
-        status: Raw = {"driverName": self.name, "allocation": allocation}
+        status: JsonObject = {"driverName": self.name, "allocation": allocation}
         if pod is not None:
             status["reservedFor"] = [pod_consumer(pod)]
         await self._write(KINDS.claims, claim, self._guarded(claim, {"status": status}), "status")
@@ -157,12 +157,12 @@ class ClassicDriver:
         await self._write(KINDS.claims, claim, patch)
 
     @staticmethod
-    def _guarded(claim: ClassicClaim, patch: Raw) -> Raw:
+    def _guarded(claim: ClassicClaim, patch: JsonObject) -> JsonObject:
         guard = version_guard(claim)
         return {**patch, "metadata": {**patch.get("metadata", {}), **guard}}
 
     async def _write(
-        self, resource: Resource[T], obj: Object, patch: Raw, subresource: str = ""
+        self, resource: Resource[T], obj: Object, patch: JsonObject, subresource: str = ""
     ) -> T:
         self.writes += 1
         return await self.client.patch(

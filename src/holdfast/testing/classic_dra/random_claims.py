@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from random import Random
 
+from holdfast.api.decode import JsonObject
 from holdfast.api.meta import Object
-from holdfast.testing.builders import Raw, typed
+from holdfast.testing.builders import typed
 from holdfast.testing.classic_dra.builders import (
     a_classic_claim,
     a_classic_class,
@@ -20,13 +21,13 @@ _CLAIMS = ("c1", "c2", "c3", "c4")
 _CLASSES = ("gpu", "nic")
 
 
-def some_classic_entries(random: Random) -> list[Raw]:
+def some_classic_entries(random: Random) -> list[JsonObject]:
     """Return entries of a pod that name one or two claims."""
     return [named(claim) for claim in random.sample(_CLAIMS, random.randint(1, 2))]
 
 
 def some_classic_object(
-    random: Random, nodes: Sequence[str], pods: Sequence[Raw], version: int
+    random: Random, nodes: Sequence[str], pods: Sequence[JsonObject], version: int
 ) -> Object:
     """Return a class, a claim in any state, or the negotiation of one of these pods."""
     pick, chance = random.choice, random.random

@@ -19,6 +19,7 @@ from holdfast.api.classic_dra.types import (
     PodScheduling,
     PodSchedulingSpec,
 )
+from holdfast.api.decode import JsonObject
 from holdfast.api.meta import owner_reference, version_guard
 from holdfast.api.pod import NodeSelector, Pod
 from holdfast.runtime.errors import Conflict, HoldfastError, NotFound
@@ -30,7 +31,6 @@ from holdfast.state.classic_dra.pod_claims import ClassicPodClaim
 _MAX_ATTEMPTS = 5
 _PAUSE_SECONDS = 0.01
 """The first pause after a conflict: the other write may not be readable yet."""
-Body = dict[str, Any]
 
 
 class ClaimUnusable(HoldfastError):
@@ -213,13 +213,13 @@ class ClassicWrites:
         path = self._resources.claims.path(claim.namespace, claim.name)
         return ApiCall("get", path, returns=ClassicClaim)
 
-    def _status_patch(self, claim: ClassicClaim, status: Body) -> ApiCall:
+    def _status_patch(self, claim: ClassicClaim, status: JsonObject) -> ApiCall:
         guard = version_guard(claim)
         path = self._resources.claims.path(claim.namespace, claim.name, "status")
         body = {"metadata": guard, "status": status}
         return ApiCall("patch", path, body, MERGE_PATCH, ClassicClaim)
 
-    def _with_pod(self, claim: ClassicClaim) -> Body:
+    def _with_pod(self, claim: ClassicClaim) -> JsonObject:
         """Reserve the claim for the pod, and for pods that wait for their turn to do so."""
         consumers, most = claim.status.reserved_for, MAX_CONSUMERS if is_shared(claim) else 1
         in_flight = self.ledger.consumers_in_flight
@@ -250,7 +250,7 @@ def _available(claim: ClassicClaim) -> NodeSelector | None:
     return None if allocation is None else allocation.available_on_nodes
 
 
-def _spec(spec: PodSchedulingSpec) -> Body:
+def _spec(spec: PodSchedulingSpec) -> JsonObject:
     # In a patch, null removes the field.
     return {
         "selectedNode": spec.selected_node or None,

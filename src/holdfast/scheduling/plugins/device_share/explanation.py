@@ -5,10 +5,9 @@ Plain data in the shape that ``holdfast explain`` prints. Nodes of equal states 
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
+from holdfast.api.decode import JsonObject
 from holdfast.scheduling.framework.plugin import Rows
 from holdfast.scheduling.plugins.device_share.row_searches import RowSearches
 from holdfast.state.device_share.allocations import DeviceUse
@@ -20,10 +19,9 @@ from holdfast.state.device_share.requests import RESOURCES, DeviceAmounts, Share
 
 MAX_STATES = 1_000
 """So many different states of nodes are examined; a second is enough for them."""
-Json = dict[str, Any]
 
 
-def explain_rows(plan: RowSearches, rows: Rows) -> Json:
+def explain_rows(plan: RowSearches, rows: Rows) -> JsonObject:
     """Return what the pod needs, and what the closest of some rows and its reservations have."""
     ledger, asked = plan.ledger, plan.searches_for(frozenset()).asked
     if not isinstance(asked, RequestedDevices):
@@ -65,7 +63,7 @@ def _fitting(
     return 0 if isinstance(candidates, DeviceRejection) else len(candidates.free)
 
 
-def _node(plan: RowSearches, asked: RequestedDevices, row: int) -> Json:
+def _node(plan: RowSearches, asked: RequestedDevices, row: int) -> JsonObject:
     """Return the devices of a row of the types that the pod needs, and what is left of each."""
     ledger, node = plan.ledger, plan.nodes.names[row]
     devices = ledger.state(ledger.signature(row))
@@ -96,7 +94,7 @@ def _node(plan: RowSearches, asked: RequestedDevices, row: int) -> Json:
 
 def _reserved(
     plan: RowSearches, remaining: dict[str, DeviceUse], kind: str, minor: int
-) -> list[Json]:
+) -> list[JsonObject]:
     """Return what reservations keep of a device beside their owners."""
     entries = []
     for uid, use in remaining.items():
@@ -106,7 +104,7 @@ def _reserved(
     return entries
 
 
-def _reservation(plan: RowSearches, slot: int) -> Json:
+def _reservation(plan: RowSearches, slot: int) -> JsonObject:
     """Return what a reservation that the pod may use has left, and why that does not do."""
     info = plan.reservations.at(slot)
     _, remaining = plan.ledger.offer(info.uid, info.node)

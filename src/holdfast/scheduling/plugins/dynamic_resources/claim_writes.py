@@ -20,7 +20,7 @@ from typing import Any
 
 import msgspec
 
-from holdfast.api.decode import convert_object
+from holdfast.api.decode import JsonObject, convert_object
 from holdfast.api.devices import CLAIM_FINALIZER, MAX_CONSUMERS, Allocation, ResourceClaim
 from holdfast.api.scheme import PODS, RESOURCE_CLAIMS
 from holdfast.api.timestamps import rfc3339
@@ -38,7 +38,6 @@ _MAX_ATTEMPTS = 5
 CREATIONS = "scheduler_resourceclaim_creates_total"
 
 Writes = Generator[ApiCall, Any, ResourceClaim]
-Body = dict[str, Any]
 
 
 @dataclass(slots=True, eq=False)
@@ -57,7 +56,7 @@ class ClaimWrites:
     in_flight: list[ResourceClaim] = field(default_factory=list)
     extended_claim: ResourceClaim | None = None
     """The one that was created."""
-    pod_status_before: Body | None = None
+    pod_status_before: JsonObject | None = None
     """The patch that restores the pod's status."""
 
     def bind_claims(self, node: str) -> ApiCalls:
@@ -167,11 +166,11 @@ class ClaimWrites:
                     f"claim {claim.key}: device {name} got allocated elsewhere in the meantime"
                 )
 
-    def _status(self, current: ResourceClaim, allocation: Allocation | None) -> Body:
+    def _status(self, current: ResourceClaim, allocation: Allocation | None) -> JsonObject:
         consumers = self.inventory.claims.consumers_in_flight.to_write(
             current.uid, current.status.reserved_for, self.pod.pod, _devices(current), MAX_CONSUMERS
         )
-        status: Body = {"reservedFor": consumers}
+        status: JsonObject = {"reservedFor": consumers}
         if allocation is not None:
             status["allocation"] = msgspec.structs.replace(
                 allocation, allocation_timestamp=rfc3339(self.now)
@@ -200,20 +199,20 @@ class ClaimWrites:
         yield ApiCall("observe", CREATIONS, (1.0, "success"))
         self.extended_claim = yield from self._bind_claim(created, extended_claim.status.allocation)
         self.inventory.claims.remove_in_flight(extended_claim.uid)
-        status: Body = {
+        status: JsonObject = {
             "extendedResourceClaimStatus": {
                 "resourceClaimName": created.name,
                 "requestMappings": self.unallocated.requests.mappings,
             }
         }
-        before: Body = {"extendedResourceClaimStatus": None}
+        before: JsonObject = {"extendedResourceClaimStatus": None}
         if (nominated := pod.pod.status.nominated_node_name) != node:
             status["nominatedNodeName"], before["nominatedNodeName"] = node, nominated or None
         # Before the patch: it may be stored although its response is an error.
         self.pod_status_before = before
         yield from _patch_pod_status(pod, status)
 
-    def _restore_pod_status(self, before: Body) -> ApiCalls:
+    def _restore_pod_status(self, before: JsonObject) -> ApiCalls:
         yield from _patch_pod_status(self.pod, before)
         self.pod_status_before = None
 
@@ -226,7 +225,7 @@ class ClaimWrites:
 
         def write(current: ResourceClaim) -> Writes:
             others = [c for c in current.status.reserved_for if c.uid != self.pod.uid]
-            status: Body = {"status": {"reservedFor": others or None}}
+            status: JsonObject = {"status": {"reservedFor": others or None}}
             return (yield from _patch(current, status, "status", "remove reservation from claim"))
 
         self.inventory.upsert((yield from _until_no_conflict(known, write)))
@@ -236,7 +235,7 @@ class ClaimWrites:
             without = [f for f in current.metadata.finalizers if f != CLAIM_FINALIZER]
             if len(without) == len(current.metadata.finalizers):
                 return current
-            change: Body = {"metadata": {"finalizers": without}}
+            change: JsonObject = {"metadata": {"finalizers": without}}
             return (yield from _patch(current, change, "", "remove finalizer from claim"))
 
         current = yield from _until_no_conflict(self._newest(extended_claim), write)
@@ -293,7 +292,7 @@ def _check(current: ResourceClaim, planned: ResourceClaim, allocation: Allocatio
         raise AllocationError(f"claim {current.key} got other devices in the meantime")
 
 
-def _creation(extended_claim: ResourceClaim) -> Body:
+def _creation(extended_claim: ResourceClaim) -> JsonObject:
     """Return the body of the creation; the API server sets name and uid.
 
     It has the finalizer of an allocated claim already, which saves a request.
@@ -325,7 +324,7 @@ def _creation(extended_claim: ResourceClaim) -> Body:
     }
 
 
-def _patch_pod_status(pod: PodInfo, status: Body) -> ApiCalls:
+def _patch_pod_status(pod: PodInfo, status: JsonObject) -> ApiCalls:
     try:
         yield _pod_status_patch(pod, status)
     except NotFound:
@@ -336,7 +335,7 @@ def _patch_pod_status(pod: PodInfo, status: Body) -> ApiCalls:
         ) from failure
 
 
-def _pod_status_patch(pod: PodInfo, status: Body) -> ApiCall:
+def _pod_status_patch(pod: PodInfo, status: JsonObject) -> ApiCall:
     body = {"metadata": {"uid": pod.pod.uid}, "status": status}
     path = PODS.path(pod.namespace, pod.name, "status")
     return ApiCall("patch", path, body, MERGE_PATCH, returns=None)
@@ -369,7 +368,7 @@ def _read(claim: ResourceClaim) -> ApiCall:
     return ApiCall("get", _path(claim), returns=ResourceClaim)
 
 
-def _guarded(claim: ResourceClaim, change: Mapping[str, Any]) -> Body:
+def _guarded(claim: ResourceClaim, change: Mapping[str, Any]) -> JsonObject:
     """Return the patch with uid and resource version of the claim as preconditions."""
     meta = claim.metadata
     identity = {"uid": meta.uid, "resourceVersion": meta.resource_version}

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from holdfast.api.decode import JsonObject
 from holdfast.api.devices import (
     ALL,
     MAX_DEVICES,
@@ -55,10 +56,9 @@ MAX_TRIES, MAX_TRIES_A_NODE = 30_000, 1_000
 """About a second for all nodes; the search on a node may be cut short, and has its reasons then."""
 NO_DEVICE = Obstacle(ObstacleKind.NO_DEVICE, "no device is published for the node")
 TOO_FEW = Obstacle(ObstacleKind.TOO_FEW, "the node has too few devices that match")
-Json = dict[str, Any]
 
 
-def explain_rows(devices: DeviceSearch, rows: Rows) -> Json:
+def explain_rows(devices: DeviceSearch, rows: Rows) -> JsonObject:
     """Return what stands in the way on rows that the plugin rejects, and what serves resources."""
     explanation = _Explanation(devices)
     codes = devices.codes(rows)
@@ -158,7 +158,7 @@ class _Explanation:
         ):
             self._errors[obstacles.error].append(node)
 
-    def requests(self) -> list[Json]:
+    def requests(self) -> list[JsonObject]:
         """Return the requests that fail, those that fail on most nodes first."""
         ordered = sorted(self._nodes.items(), key=lambda item: (-len(item[1]), item[0]))
         return [
@@ -166,7 +166,7 @@ class _Explanation:
             for key, nodes in ordered
         ]
 
-    def errors(self) -> list[Json]:
+    def errors(self) -> list[JsonObject]:
         """Return the errors for which searches failed, with their nodes."""
         return [
             {"message": message, "nodes": sorted(nodes)}
@@ -175,7 +175,7 @@ class _Explanation:
 
     def _request(
         self, key: tuple[str, str], nodes: list[str], alternatives: list[_AlternativeObstacles]
-    ) -> Json:
+    ) -> JsonObject:
         claim, request = key
         of_extended = claim.endswith(f"/{IN_MEMORY_NAME}")
         resource, container = self._mappings.get(request, (None, None))
@@ -188,7 +188,7 @@ class _Explanation:
             "alternatives": [self._alternative(one) for one in alternatives],
         }
 
-    def _alternative(self, one: _AlternativeObstacles) -> Json:
+    def _alternative(self, one: _AlternativeObstacles) -> JsonObject:
         alternative = one.alternative
         ordered = sorted(one.by_obstacle.items(), key=_importance)
         return {
@@ -211,7 +211,7 @@ class _Explanation:
             "closest": self._closest(one),
         }
 
-    def _closest(self, one: _AlternativeObstacles) -> Json | None:
+    def _closest(self, one: _AlternativeObstacles) -> JsonObject | None:
         if one.closest is None:
             return None
         _, node, rejected, device_count = one.closest
@@ -270,11 +270,11 @@ def _importance(item: tuple[Obstacle, _Affected]) -> tuple[bool, int, str]:
     return obstacle.kind is not ObstacleKind.SELECTOR_ERROR, -len(affected.nodes), obstacle.rule
 
 
-def _holder(holder: ClaimWithDevice) -> Json:
+def _holder(holder: ClaimWithDevice) -> JsonObject:
     return {"claim": holder.claim.key, "pods": list(holder.consumers)}
 
 
-def _allocated_claims(devices: DeviceSearch, unavailable: bool) -> list[Json]:
+def _allocated_claims(devices: DeviceSearch, unavailable: bool) -> list[JsonObject]:
     """Return the allocated claims that keep the pod from nodes, or whose devices are not ready."""
     return [
         _allocated(claim)
@@ -286,7 +286,7 @@ def _allocated_claims(devices: DeviceSearch, unavailable: bool) -> list[Json]:
     ]
 
 
-def _allocated(claim: ResourceClaim) -> Json:
+def _allocated(claim: ResourceClaim) -> JsonObject:
     allocation = claim.status.allocation
     assert allocation is not None, "the claim is allocated"
     conditional = list(conditional_results(claim))
@@ -301,13 +301,13 @@ def _allocated(claim: ResourceClaim) -> Json:
     }
 
 
-def _explain_resource(devices: DeviceSearch, name: str) -> Json:
+def _explain_resource(devices: DeviceSearch, name: str) -> JsonObject:
     """Return what serves an extended resource on which nodes, and how much of it is free."""
     inventory, nodes = devices.inventory, devices.nodes
     device_class = inventory.device_class_for(name)
     assert device_class is not None, "a class serves the resource"
     counts = inventory.allocation_cache.counts(inventory.classes.by_name[device_class]).refreshed()
-    served: dict[str, list[Json]] = {"devicePlugin": [], "devices": []}
+    served: dict[str, list[JsonObject]] = {"devicePlugin": [], "devices": []}
     resource, rows = nodes.resources.id(name), nodes.rows
     by_plugin = np.array([devices.has_allocatable(name, row) for row in rows.tolist()], np.bool_)
     by_devices = rows[~by_plugin & (counts.total[rows] > 0)]
@@ -343,5 +343,5 @@ def _allocatable_devices(devices: DeviceSearch, device_class: str, rows: Rows) -
     return counts
 
 
-def _amount(node: str, total: int, free: int) -> Json:
+def _amount(node: str, total: int, free: int) -> JsonObject:
     return {"node": node, "total": total, "free": max(0, free)}

@@ -5,10 +5,9 @@ Plain data in the shape that ``holdfast explain`` prints. Nodes of equal states 
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
+from holdfast.api.decode import JsonObject
 from holdfast.api.resource_names import CPU
 from holdfast.scheduling.framework.plugin import Rows
 from holdfast.scheduling.plugins.node_numa_resource.row_trials import RowTrials
@@ -21,10 +20,9 @@ from holdfast.state.numa.trial import Situation, available_amounts
 
 MAX_STATES = 1_000
 """So many different states of nodes are examined; a second is enough for them."""
-Json = dict[str, Any]
 
 
-def explain_rows(plan: RowTrials, rows: Rows) -> Json:
+def explain_rows(plan: RowTrials, rows: Rows) -> JsonObject:
     """Return what the pod needs, and what the closest of some rows and its reservations have."""
     request, ledger = plan.request, plan.ledger
     signatures, first = np.unique(ledger.signatures()[rows], return_index=True)
@@ -64,7 +62,7 @@ def _fraction(on: Situation) -> float:
     return max(min(min(1.0, of.get(n, 0) / a) for n, a in needs.items()) for of in by_node.values())
 
 
-def _node(plan: RowTrials, row: int) -> Json:
+def _node(plan: RowTrials, row: int) -> JsonObject:
     """Return what is free on a row, and how many CPUs are held by what."""
     ledger = plan.ledger
     of, now = ledger.holdings(row) or NodeHoldings(), ledger.state(ledger.signature(row))
@@ -92,7 +90,7 @@ def _node(plan: RowTrials, row: int) -> Json:
     }
 
 
-def _numa_nodes(on: Situation, now: NodeState) -> list[Json]:
+def _numa_nodes(on: Situation, now: NodeState) -> list[JsonObject]:
     """Return what the pod may use of each NUMA node: cpu in millicores, others in units."""
     names = {name for name, _ in on.request.amounts} | {CPU}
     return [
@@ -105,7 +103,7 @@ def _numa_nodes(on: Situation, now: NodeState) -> list[Json]:
     ]
 
 
-def _reservation(plan: RowTrials, slot: int) -> Json:
+def _reservation(plan: RowTrials, slot: int) -> JsonObject:
     """Return what a reservation that the pod may use has left, and why that does not do."""
     info = plan.reservations.at(slot)
     row = int(plan.reservations.columns.row[slot])
