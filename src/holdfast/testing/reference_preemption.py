@@ -25,7 +25,7 @@ IsProtected = Callable[[PodInfo], bool]
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class ExpectedPreemption:
     """The message, or the best nodes and the victims on every node."""
 
     message: str
@@ -34,7 +34,9 @@ class Found:
     """By node: the names of the victims, most important first, and the PDB violations."""
 
 
-def preempt(rejection: Rejection, view: View, is_protected: IsProtected = lambda _: False) -> Found:
+def preempt(
+    rejection: Rejection, view: View, is_protected: IsProtected = lambda _: False
+) -> ExpectedPreemption:
     """Dry-run preemption on every node where it may help; protected pods are no victims."""
     tiers = row_tiers(rejection.tiers, view.nodes)
     victims: dict[str, tuple[tuple[str, ...], int]] = {}
@@ -58,12 +60,12 @@ def preempt(rejection: Rejection, view: View, is_protected: IsProtected = lambda
     if victims:
         least = min(costs.values())
         best = tuple(name for name, cost in costs.items() if cost == least)
-        return Found("", best, victims)
+        return ExpectedPreemption("", best, victims)
     if errors:
         unique = list(dict.fromkeys(errors))
         listed = unique[0] if len(unique) == 1 else f"[{', '.join(unique)}]"
-        return Found(f"preemption: {listed}")
-    return Found(f"preemption: {fit_error_message(rejection.nodes, counts)}")
+        return ExpectedPreemption(f"preemption: {listed}")
+    return ExpectedPreemption(f"preemption: {fit_error_message(rejection.nodes, counts)}")
 
 
 def _dry_run(

@@ -41,7 +41,7 @@ class Filter:
 
 
 @dataclass(frozen=True, slots=True)
-class Listing:
+class DeviceListing:
     """The chosen devices by pool, and what is wrong with the devices of the cluster."""
 
     pools: list[MappedPool]
@@ -55,7 +55,7 @@ class Listing:
         return taints_with_rules(device.id, device.candidate.device.taints, self.rules)
 
 
-def choose(objects: Sequence[Object], gates: FeatureGates, which: Filter) -> Listing:
+def choose(objects: Sequence[Object], gates: FeatureGates, which: Filter) -> DeviceListing:
     """Return the devices to list, and the problems of those of the driver, node and class."""
     # Rules are listed where they are served: a gate of another cluster's scheduler is not known.
     with_rules = FeatureGates({**gates.chosen, Feature.DEVICE_TAINT_RULES: True})
@@ -81,7 +81,7 @@ def choose(objects: Sequence[Object], gates: FeatureGates, which: Filter) -> Lis
     if which.free:
         chosen = _keep(chosen, lambda device: device.can_be_allocated)
     rules = tuple(obj for obj in objects if isinstance(obj, DeviceTaintRule))
-    return Listing(chosen, problems, rules, _count(every) - _count(chosen))
+    return DeviceListing(chosen, problems, rules, _count(every) - _count(chosen))
 
 
 def _keep(pools: Iterable[MappedPool], wanted: Callable[[MappedDevice], bool]) -> list[MappedPool]:

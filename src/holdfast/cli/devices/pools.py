@@ -13,7 +13,7 @@ import msgspec
 from holdfast.api.decode import JsonObject
 from holdfast.api.devices import DeviceAttribute
 from holdfast.api.node import Taint
-from holdfast.cli.devices.choosing import Listing
+from holdfast.cli.devices.choosing import DeviceListing
 from holdfast.cli.table import NOTHING, format_filled_columns, format_table, join_names
 from holdfast.state.devices.device_map import (
     ClaimWithDevice,
@@ -31,13 +31,13 @@ WIDE_HEAD = (*DEVICE_HEAD, "ATTRIBUTES", "CAPACITY", "COUNTERS")
 OPTIONAL = frozenset({"TAINTS", "LEFT", "ATTRIBUTES", "CAPACITY", "COUNTERS"})
 
 
-def as_data(listing: Listing) -> JsonObject:
+def as_data(listing: DeviceListing) -> JsonObject:
     """Return the pools with their devices, and the problems."""
     pools = [_pool_data(pool, listing) for pool in listing.pools]
     return {"pools": pools, "problems": listing.problems}
 
 
-def _pool_data(pool: MappedPool, listing: Listing) -> JsonObject:
+def _pool_data(pool: MappedPool, listing: DeviceListing) -> JsonObject:
     states = Counter(device.state.value for device in pool.devices)
     return {
         "driver": pool.id[0],
@@ -51,7 +51,7 @@ def _pool_data(pool: MappedPool, listing: Listing) -> JsonObject:
     }
 
 
-def _device_data(device: MappedDevice, listing: Listing) -> JsonObject:
+def _device_data(device: MappedDevice, listing: DeviceListing) -> JsonObject:
     published = device.candidate.device
     return {
         "device": published.name,
@@ -92,7 +92,7 @@ def _amount_data(one: RemainingAmount) -> JsonObject:
     return {"name": one.name, "left": str(one.left), "total": str(one.total)}
 
 
-def as_text(listing: Listing, *, wide: bool) -> str:
+def as_text(listing: DeviceListing, *, wide: bool) -> str:
     """Format the devices, a line for each pool, and the problems."""
     pools, sections = listing.pools, []
     devices = sum(len(pool.devices) for pool in pools)
@@ -109,7 +109,7 @@ def as_text(listing: Listing, *, wide: bool) -> str:
     return "\n\n".join(section for section in sections if section)
 
 
-def _device_table(listing: Listing, *, wide: bool) -> str:
+def _device_table(listing: DeviceListing, *, wide: bool) -> str:
     rows = [
         (*_device_row(device, listing), *(_details(device) if wide else ()))
         for pool in listing.pools
@@ -118,7 +118,7 @@ def _device_table(listing: Listing, *, wide: bool) -> str:
     return format_filled_columns(WIDE_HEAD if wide else DEVICE_HEAD, rows, OPTIONAL)
 
 
-def _device_row(device: MappedDevice, listing: Listing) -> tuple[str, ...]:
+def _device_row(device: MappedDevice, listing: DeviceListing) -> tuple[str, ...]:
     claims = [
         holder.claim.key + (" (admin access)" if holder.result.admin_access else "")
         for holder in device.holders

@@ -18,7 +18,7 @@ from holdfast.cli.flags import (
 from holdfast.cli.usage import Command, command_group
 
 app = command_group("policy", "List resource policies; show and explain their units.")
-Name = Annotated[str, typer.Argument(metavar="NAME", hidden=True)]
+NameArgument = Annotated[str, typer.Argument(metavar="NAME", hidden=True)]
 
 
 @app.command("list", cls=Command, short_help="List resource policies: units, caps, headroom.")
@@ -43,7 +43,7 @@ def list_(
 
 @app.command("status", cls=Command, short_help="Show the nodes, pods and caps of each unit.")
 def status(
-    name: Name,
+    name: NameArgument,
     namespace: NamespaceOption = "default",
     pods: Annotated[
         bool, typer.Option("--pods", help="Also list the pods of each unit and their nodes.")
@@ -62,7 +62,7 @@ def status(
 
 @app.command("why", cls=Command, short_help="Explain where the next pod is placed, unit by unit.")
 def why(
-    name: Name,
+    name: NameArgument,
     namespace: NamespaceOption = "default",
     pod: Annotated[
         str, typer.Option(metavar="POD", help="Explain this pod of the policy's namespace.")

@@ -14,7 +14,7 @@ from holdfast.api.labels import EVERYTHING, Selector, parse
 from holdfast.api.meta import LabelSelector
 from holdfast.api.strict_decode import Seconds, decode_struct
 from holdfast.api.validation.template import check_selector
-from holdfast.controllers.descheduler.policies import POLICIES, UNBUILT, Policy
+from holdfast.controllers.descheduler.policies import POLICIES, UNBUILT, DeschedulerPolicy
 from holdfast.controllers.descheduler.policies.low_node_load import DEFAULT_ARGS, LowNodeLoad
 from holdfast.controllers.descheduler.policies.policy import (
     PolicyArgs,
@@ -50,7 +50,7 @@ INTERVAL_SECONDS = 120.0
 class ConfiguredPolicy:
     """A policy with its arguments."""
 
-    policy: type[Policy]
+    policy: type[DeschedulerPolicy]
     args: PolicyArgs
 
 
@@ -116,7 +116,7 @@ class DeschedulerConfiguration:
         }
 
 
-class PluginSets(ConfigurationPart, frozen=True):
+class DeschedulerPlugins(ConfigurationPart, frozen=True):
     """The plugins of a profile, by extension point."""
 
     deschedule: PluginSet = PluginSet()
@@ -125,12 +125,12 @@ class PluginSets(ConfigurationPart, frozen=True):
     filter: PluginSet = PluginSet()
 
 
-class ProfileDocument(ConfigurationPart, frozen=True):
+class DeschedulerProfileDocument(ConfigurationPart, frozen=True):
     """One profile of the file."""
 
     name: str = ""
     node_selector: LabelSelector | None = None
-    plugins: PluginSets = PluginSets()
+    plugins: DeschedulerPlugins = DeschedulerPlugins()
     plugin_config: tuple[PluginConfig, ...] = ()
 
 
@@ -147,7 +147,7 @@ class Document(ConfigurationPart, frozen=True):
     metrics_bind_address: str = ""
     descheduling_interval: Seconds = Seconds(INTERVAL_SECONDS)
     dry_run: bool = False
-    profiles: tuple[ProfileDocument, ...] = ()
+    profiles: tuple[DeschedulerProfileDocument, ...] = ()
     node_selector: LabelSelector | None = None
     max_no_of_pods_to_evict_per_node: int | None = None
     max_no_of_pods_to_evict_per_namespace: int | None = None
@@ -241,7 +241,7 @@ def _check_process(document: Document, problems: Problems) -> None:
 class _ProfileReader:
     """Reads the plugins of one profile."""
 
-    def __init__(self, given: ProfileDocument, path: str, problems: Problems) -> None:
+    def __init__(self, given: DeschedulerProfileDocument, path: str, problems: Problems) -> None:
         self._given, self._path, self._problems = given, path, problems
 
     def policies(self) -> tuple[ConfiguredPolicy, ...]:
@@ -268,7 +268,7 @@ class _ProfileReader:
                     )
         return tuple(by_name.values())
 
-    def _policy(self, ref: PluginRef, point: str, path: str) -> type[Policy] | None:
+    def _policy(self, ref: PluginRef, point: str, path: str) -> type[DeschedulerPolicy] | None:
         policy = POLICIES.get(ref.name)
         if policy is None:
             if ref.name in UNBUILT:
@@ -298,7 +298,9 @@ class _ProfileReader:
                 self._problems.add_errors(not_supported(f"{path}.name", config.name, known))
         return arguments
 
-    def _read_args(self, policy: type[Policy], config: PluginConfig, path: str) -> PolicyArgs:
+    def _read_args(
+        self, policy: type[DeschedulerPolicy], config: PluginConfig, path: str
+    ) -> PolicyArgs:
         causes: list[Cause] = []
         args = decode_struct(policy.Args, config.args, path, causes)
         self._problems.add_errors(*causes)

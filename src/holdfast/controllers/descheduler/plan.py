@@ -12,7 +12,7 @@ from holdfast.api.koordinator_names import EVICT_REASON, EVICT_TRIGGER, JOB_CREA
 from holdfast.api.pod import Pod
 from holdfast.api.scheme import POD_MIGRATION_JOBS
 from holdfast.controllers.descheduler.configuration import NAME, DeschedulerConfiguration
-from holdfast.controllers.descheduler.policies.policy import CandidatePod, Policy
+from holdfast.controllers.descheduler.policies.policy import CandidatePod, DeschedulerPolicy
 from holdfast.controllers.descheduler.simulation import Simulation
 from holdfast.runtime.settings import MigrationSettings
 
@@ -93,8 +93,8 @@ def plan_moves(
 
 def _targets(
     cluster: Simulation,
-    policy: Policy,
-    others: list[Policy],
+    policy: DeschedulerPolicy,
+    others: list[DeschedulerPolicy],
     candidate: CandidatePod,
     *,
     must_fit: bool,
@@ -118,7 +118,11 @@ def _targets(
 
 
 def _move(
-    cluster: Simulation, policy: Policy, candidate: CandidatePod, targets: list[int], profile: str
+    cluster: Simulation,
+    policy: DeschedulerPolicy,
+    candidate: CandidatePod,
+    targets: list[int],
+    profile: str,
 ) -> PlannedMove:
     pod, row, reason = candidate
     target = targets[0] if targets else None

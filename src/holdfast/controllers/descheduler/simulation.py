@@ -61,7 +61,7 @@ class ClusterObjects:
     """The uids of pods that are known to have local storage."""
 
 
-class Workloads:
+class SimulatedWorkloads:
     """The workloads of pods."""
 
     def __init__(self, objects: ClusterObjects) -> None:
@@ -110,7 +110,7 @@ class Simulation:
         self._objects = objects
         self._settings = settings
         self._profiles = profiles
-        self._workloads = Workloads(objects)
+        self._workloads = SimulatedWorkloads(objects)
         self._migrating = MigratingPods(settings)
         self.moved: set[str] = set()
         """The uids of pods that migrate, or are planned to."""

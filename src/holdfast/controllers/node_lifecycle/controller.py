@@ -39,7 +39,7 @@ from holdfast.controllers.node_lifecycle.taints import (
     has_evicting_taint,
     plan_node_taints,
 )
-from holdfast.controllers.node_lifecycle.zones import Disruption, NodeZones, Zone, zone_key
+from holdfast.controllers.node_lifecycle.zones import Disruption, NodeZone, NodeZones, zone_key
 from holdfast.controllers.object_index import ObjectIndex
 from holdfast.controllers.planned_writes import execute_writes
 from holdfast.controllers.reconciler import ControllerContext, Reconciler
@@ -92,7 +92,7 @@ class NodeLifecycleController(Reconciler):
     def _zone_metrics(self) -> tuple[CallbackMetric, ...]:
         zones = self._zones.zones
 
-        def metric(name: str, text: str, of: Callable[[Zone], float]) -> CallbackMetric:
+        def metric(name: str, text: str, of: Callable[[NodeZone], float]) -> CallbackMetric:
             return CallbackMetric(
                 f"node_collector_{name}", text, ("zone",),
                 lambda: {key: of(zone) for key, zone in zones.items()},

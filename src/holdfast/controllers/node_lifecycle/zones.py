@@ -64,7 +64,7 @@ class EvictionLimiter:
 
 
 @dataclass(slots=True)
-class Zone:
+class NodeZone:
     """The nodes of a zone, and those that wait for a NoExecute taint."""
 
     limiter: EvictionLimiter
@@ -82,7 +82,7 @@ class NodeZones:
 
     def __init__(self, settings: NodeLifecycleSettings) -> None:
         self._settings = settings
-        self.zones: dict[str, Zone] = {}
+        self.zones: dict[str, NodeZone] = {}
         self.all_failed = False
         """Whether no node of the cluster is ready."""
         self.changed = False
@@ -149,12 +149,12 @@ class NodeZones:
             return Disruption.ENTERED
         return Disruption.LEFT if left else Disruption.NONE
 
-    def _zone(self, key: str) -> Zone:
+    def _zone(self, key: str) -> NodeZone:
         if key not in self.zones:
-            self.zones[key] = Zone(EvictionLimiter(self._settings.eviction_rate))
+            self.zones[key] = NodeZone(EvictionLimiter(self._settings.eviction_rate))
         return self.zones[key]
 
-    def _state(self, zone: Zone) -> ZoneState:
+    def _state(self, zone: NodeZone) -> ZoneState:
         not_ready, nodes = len(zone.not_ready), len(zone.nodes)
         if not_ready == nodes:
             return ZoneState.FULL_DISRUPTION

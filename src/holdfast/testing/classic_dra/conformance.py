@@ -17,7 +17,7 @@ from holdfast.state.classic_dra.claim_state import is_protected
 from holdfast.testing.classic_dra.drivers import ClassicDriverNode
 from holdfast.testing.drivers import Block, FaultyDriver, Kill
 
-Check = Callable[[ClassicDriverNode, FaultyDriver], Coroutine[Any, Any, None]]
+ClassicCheck = Callable[[ClassicDriverNode, FaultyDriver], Coroutine[Any, Any, None]]
 KILLS = ("finalizer", "booking", "status")
 
 
@@ -201,7 +201,7 @@ async def _nothing_is_booked(node: ClassicDriverNode, faulty: FaultyDriver) -> N
         assert not allocated, f"claims are gone but have devices: {allocated}"
 
 
-CHECKS: tuple[Check, ...] = (
+CHECKS: tuple[ClassicCheck, ...] = (
     _registration,
     _an_inventory_is_published,
     _a_claim_is_allocated_prepared_and_freed,

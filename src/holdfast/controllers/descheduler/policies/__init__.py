@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from holdfast.controllers.descheduler.policies.duplicates import RemoveDuplicates
 from holdfast.controllers.descheduler.policies.low_node_load import LowNodeLoad
-from holdfast.controllers.descheduler.policies.policy import Policy
+from holdfast.controllers.descheduler.policies.policy import DeschedulerPolicy
 from holdfast.controllers.descheduler.policies.violations import (
-    AntiAffinity,
-    NodeAffinity,
-    NodeTaints,
-    TopologySpread,
+    AntiAffinityViolations,
+    NodeAffinityViolations,
+    NodeTaintViolations,
+    TopologySpreadViolations,
 )
 
-POLICIES: dict[str, type[Policy]] = {
+POLICIES: dict[str, type[DeschedulerPolicy]] = {
     policy.name: policy
     for policy in (
-        NodeAffinity,
-        NodeTaints,
-        AntiAffinity,
-        TopologySpread,
+        NodeAffinityViolations,
+        NodeTaintViolations,
+        AntiAffinityViolations,
+        TopologySpreadViolations,
         RemoveDuplicates,
         LowNodeLoad,
     )

@@ -11,7 +11,7 @@ from holdfast.api.tolerations import find_untolerated
 from holdfast.controllers.descheduler.policies.policy import (
     CandidatePod,
     Candidates,
-    Policy,
+    DeschedulerPolicy,
     PolicyArgs,
     SelectingArgs,
     in_order,
@@ -19,7 +19,7 @@ from holdfast.controllers.descheduler.policies.policy import (
 from holdfast.controllers.descheduler.simulation import STEP, Simulation
 from holdfast.state.columns.pod_info import PodInfo
 
-Owner = tuple[str, str, tuple[str, ...]]
+DuplicateKey = tuple[str, str, tuple[str, ...]]
 """Namespace, uid of the controller, and images: pods with equal ones are duplicates."""
 
 
@@ -30,7 +30,7 @@ class RemoveDuplicatesArgs(SelectingArgs, frozen=True, dict=True):
     exclude_owner_kinds: tuple[str, ...] = ()
 
 
-class RemoveDuplicates(Policy):
+class RemoveDuplicates(DeschedulerPolicy):
     """Moves pods of an owner that has more of them on a node than on nodes evenly filled."""
 
     name: ClassVar[str] = "RemoveDuplicates"
@@ -41,23 +41,23 @@ class RemoveDuplicates(Policy):
         super().__init__(args, cluster, rows)
         assert isinstance(args, RemoveDuplicatesArgs)
         self.args = args
-        self._fair_shares: dict[Owner, int] = {}
-        self._totals: Counter[Owner] = Counter()
+        self._fair_shares: dict[DuplicateKey, int] = {}
+        self._totals: Counter[DuplicateKey] = Counter()
         for pod, _row in cluster.nodes.pods():
             if (owner := self._owner(pod)) is not None:
                 self._totals[owner] += 1
 
-    def _owner(self, pod: PodInfo) -> Owner | None:
+    def _owner(self, pod: PodInfo) -> DuplicateKey | None:
         controller = controller_of(pod.pod)
         if controller is None or controller.kind in self.args.exclude_owner_kinds:
             return None
         images = tuple(sorted(container.image for container in pod.pod.spec.containers))
         return pod.namespace, controller.uid, images
 
-    def _count(self, owner: Owner, row: int) -> int:
+    def _count(self, owner: DuplicateKey, row: int) -> int:
         return sum(self._owner(pod) == owner for pod in self.cluster.nodes.pods_on(row).values())
 
-    def _fair_share(self, owner: Owner, pod: PodInfo) -> int:
+    def _fair_share(self, owner: DuplicateKey, pod: PodInfo) -> int:
         """Return how many pods of an owner a node has if they are spread evenly, rounded up."""
         fair_share = self._fair_shares.get(owner)
         if fair_share is None:
@@ -77,7 +77,7 @@ class RemoveDuplicates(Policy):
         """Return the pods beyond the fair share of their row, row by row."""
         for row in self.rows:
             yield None
-            groups: defaultdict[Owner, list[PodInfo]] = defaultdict(list)
+            groups: defaultdict[DuplicateKey, list[PodInfo]] = defaultdict(list)
             for pod in self.cluster.pods_on(row):
                 if self.args.selects(pod.pod) and (owner := self._owner(pod)) is not None:
                     groups[owner].append(pod)
@@ -87,7 +87,7 @@ class RemoveDuplicates(Policy):
                 if len(pods) > 1 and self._count(owner, row) > self._fair_share(owner, pods[0]):
                     yield from self._excess(owner, pods, row)
 
-    def _excess(self, owner: Owner, pods: list[PodInfo], row: int) -> Candidates:
+    def _excess(self, owner: DuplicateKey, pods: list[PodInfo], row: int) -> Candidates:
         share, node = self._fair_share(owner, pods[0]), self.cluster.node(row).name
         for candidate in in_order([CandidatePod(pod, row, "") for pod in pods]):
             if (count := self._count(owner, row)) <= share:

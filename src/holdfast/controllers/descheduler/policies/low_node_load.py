@@ -19,8 +19,8 @@ from holdfast.api.validation.template import check_selector
 from holdfast.controllers.descheduler.policies.policy import (
     CandidatePod,
     Candidates,
-    Namespaces,
-    Policy,
+    DeschedulerPolicy,
+    NamespaceFilter,
     PolicyArgs,
     selector_or_everything,
 )
@@ -30,7 +30,7 @@ from holdfast.scheduling.framework.extender import ConfigurationPart
 from holdfast.state.columns.pod_info import PodInfo
 from holdfast.state.migration.pod_selection import pod_rank
 
-Amounts = NDArray[np.float64]
+AmountsByRow = NDArray[np.float64]
 """By resource and row."""
 _NO_EFFECT = ("anomaly_condition", "detector_cache_timeout", "node_metric_expiration_seconds")
 _UNBUILT = ("node_pools", "prod_high_thresholds", "prod_low_thresholds")
@@ -49,7 +49,7 @@ class LowNodeLoadArgs(PolicyArgs, frozen=True, dict=True):
     paused: bool = False
     dry_run: bool = False
     number_of_nodes: int = 0
-    evictable_namespaces: Namespaces = Namespaces()
+    evictable_namespaces: NamespaceFilter = NamespaceFilter()
     node_selector: LabelSelector | None = None
     pod_selectors: tuple[PodSelectorArgs, ...] = ()
     node_fit: bool = True
@@ -114,7 +114,7 @@ class LowNodeLoadArgs(PolicyArgs, frozen=True, dict=True):
                 problems.add_errors(invalid(f"{path}.lowThresholds[{name}]", percent, message))
 
 
-class LowNodeLoad(Policy):
+class LowNodeLoad(DeschedulerPolicy):
     """Moves pods from nodes above the high thresholds to nodes below the low ones."""
 
     name: ClassVar[str] = "LowNodeLoad"
@@ -149,19 +149,19 @@ class LowNodeLoad(Policy):
         """Whether its moves are only reported."""
         return self.args.dry_run
 
-    def _column(self, amounts: NDArray[np.int64]) -> Amounts:
-        column: Amounts = amounts[self._columns].astype(np.float64)
+    def _column(self, amounts: NDArray[np.int64]) -> AmountsByRow:
+        column: AmountsByRow = amounts[self._columns].astype(np.float64)
         return column
 
     @property
-    def _allocatable(self) -> Amounts:
+    def _allocatable(self) -> AmountsByRow:
         return self._column(self.cluster.nodes.allocatable)
 
     @property
-    def _requested(self) -> Amounts:
+    def _requested(self) -> AmountsByRow:
         return self._column(self.cluster.nodes.requested)
 
-    def _thresholds(self) -> tuple[Amounts, Amounts]:
+    def _thresholds(self) -> tuple[AmountsByRow, AmountsByRow]:
         """Return the low and the high threshold of each resource and row, as amounts."""
         missing = 0.0 if self.args.use_deviation_thresholds else 100.0
         low, high = (
@@ -189,11 +189,11 @@ class LowNodeLoad(Policy):
         over: NDArray[np.bool_] = self._uses(row) > self._high[:, row]
         return over
 
-    def _uses(self, row: int) -> Amounts:
-        amounts: Amounts = self.cluster.nodes.requested[self._columns, row].astype(np.float64)
+    def _uses(self, row: int) -> AmountsByRow:
+        amounts: AmountsByRow = self.cluster.nodes.requested[self._columns, row].astype(np.float64)
         return amounts
 
-    def _share(self, amounts: Amounts, row: int) -> Amounts:
+    def _share(self, amounts: AmountsByRow, row: int) -> AmountsByRow:
         """Return amounts as shares of what a row has."""
         return amounts / np.maximum(self.cluster.nodes.allocatable[self._columns, row], 1)
 
@@ -226,7 +226,7 @@ class LowNodeLoad(Policy):
         """Return the share of the row that a pod requests of the resources above a threshold."""
         return float(self._share(self._request(pod), row)[self._over(row)].sum())
 
-    def _request(self, pod: PodInfo) -> Amounts:
+    def _request(self, pod: PodInfo) -> AmountsByRow:
         amounts = dict(pod.request)
         return np.array([
             float(pod.slots if name == "pods" else amounts.get(id_, 0))

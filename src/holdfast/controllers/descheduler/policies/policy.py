@@ -20,7 +20,7 @@ from holdfast.state.migration.pod_selection import pod_rank
 ALWAYS_FITS = "has no effect: the policy moves only pods that fit on another node"
 
 
-class Namespaces(ConfigurationPart, frozen=True):
+class NamespaceFilter(ConfigurationPart, frozen=True):
     """Namespaces whose pods may move; empty: all."""
 
     include: tuple[str, ...] = ()
@@ -53,7 +53,7 @@ class SelectingArgs(PolicyArgs, frozen=True, dict=True):
 
     must_fit: ClassVar[bool] = False
     """Whether pods move only if they fit on another node, whatever ``node_fit`` is."""
-    namespaces: Namespaces = Namespaces()
+    namespaces: NamespaceFilter = NamespaceFilter()
     label_selector: LabelSelector | None = None
     node_fit: bool = True
 
@@ -102,7 +102,7 @@ Candidates = Iterator[CandidatePod | None]
 """Candidates one after another; None is a pause. Each is tried before the next one is computed."""
 
 
-class Policy:
+class DeschedulerPolicy:
     """A policy for one cycle. The base class permits everything."""
 
     name: ClassVar[str]

@@ -11,7 +11,7 @@ from holdfast.controllers.descheduler.policies.policy import (
     ALWAYS_FITS,
     CandidatePod,
     Candidates,
-    Policy,
+    DeschedulerPolicy,
     PolicyArgs,
     SelectingArgs,
     check_values,
@@ -36,7 +36,7 @@ PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 HARD = "DoNotSchedule"
 
 
-class ViolationPolicy(Policy):
+class ViolationPolicy(DeschedulerPolicy):
     """Moves pods for which ``find_violation`` finds something where they are."""
 
     balances = False
@@ -87,7 +87,7 @@ class NodeAffinityArgs(SelectingArgs, frozen=True, dict=True):
         check_values(self.node_affinity_type, (REQUIRED, PREFERRED), at, problems)
 
 
-class NodeAffinity(ViolationPolicy):
+class NodeAffinityViolations(ViolationPolicy):
     """Moves pods whose node does not match their node selector or affinity any more.
 
     With the preferred type, also pods for which a node with a higher weight is free.
@@ -141,7 +141,7 @@ class NodeTaintsArgs(SelectingArgs, frozen=True, dict=True):
     included_taints: tuple[str, ...] = ()
 
 
-class NodeTaints(ViolationPolicy):
+class NodeTaintViolations(ViolationPolicy):
     """Moves pods that do not tolerate a taint of their node with the effect NoSchedule."""
 
     name: ClassVar[str] = "RemovePodsViolatingNodeTaints"
@@ -171,7 +171,7 @@ def _shown(taint: Taint) -> str:
     return f"{taint.key}={taint.value}" if taint.value else taint.key
 
 
-class AntiAffinity(ViolationPolicy):
+class AntiAffinityViolations(ViolationPolicy):
     """Moves pods that their own required anti-affinity keeps away from a pod near them."""
 
     name: ClassVar[str] = "RemovePodsViolatingInterPodAntiAffinity"
@@ -213,7 +213,7 @@ class TopologySpreadArgs(SelectingArgs, frozen=True, dict=True):
             problems.add_not_built(f"{path}.includeSoftConstraints", message)
 
 
-class TopologySpread(ViolationPolicy):
+class TopologySpreadViolations(ViolationPolicy):
     """Moves pods out of domains that have more pods than a hard constraint allows."""
 
     name: ClassVar[str] = "RemovePodsViolatingTopologySpreadConstraint"

@@ -27,7 +27,7 @@ from holdfast.scheduling.framework.plugin import (
 from holdfast.scheduling.framework.values import positions_of, rows_at
 from holdfast.scheduling.plugins.device_share.explanation import explain_rows
 from holdfast.scheduling.plugins.device_share.row_searches import NONE_SERVED, RowSearches
-from holdfast.scheduling.plugins.device_share.searches import CaseResults, Found
+from holdfast.scheduling.plugins.device_share.searches import CaseResults, StateResult
 from holdfast.state.columns.claimants import assumed_claimant
 from holdfast.state.columns.epochs import Epoch
 from holdfast.state.device_share.allocation_annotation import allocations_text
@@ -140,8 +140,8 @@ class DeviceAllocator(RowSearches, NodeScorer, PreemptionRules, Reserver):
     def _by_case(
         self,
         rows: AnyRows,
-        of_row: Callable[[int], Found],
-        value: Callable[[Found], float],
+        of_row: Callable[[int], StateResult],
+        value: Callable[[StateResult], float],
         dtype: type[Any],
     ) -> NDArray[Any]:
         """Return a value for each row, computed once for rows of equal cases."""
@@ -242,7 +242,7 @@ class DeviceAllocator(RowSearches, NodeScorer, PreemptionRules, Reserver):
         placement.annotations[DEVICE_ALLOCATED] = text
         return None
 
-    def _search_for(self, placement: Placement) -> Found:
+    def _search_for(self, placement: Placement) -> StateResult:
         """Return the result for the chosen node, and the reservation or pods chosen there."""
         row, change = placement.row, NO_CHANGE
         if self.numa is not None:
@@ -270,7 +270,7 @@ class DevicePreAllocator(DeviceAllocator):
 
     __slots__ = ()
 
-    def best(self, row: int, change: PodChange = NO_CHANGE) -> Found:
+    def best(self, row: int, change: PodChange = NO_CHANGE) -> StateResult:
         """Return the result for a row if nothing of its devices were used."""
         signature = self.ledger.unused_signature(self.ledger.signature(row))
         return self.searches_on(row).of(signature)
@@ -287,9 +287,9 @@ class DevicePreAllocator(DeviceAllocator):
         return iter(())
 
 
-def _code(result: Found) -> int:
+def _code(result: StateResult) -> int:
     return result.code
 
 
-def _score(result: Found) -> float:
+def _score(result: StateResult) -> float:
     return result.score

@@ -26,8 +26,8 @@ from holdfast.scheduling.framework.view import View
 from holdfast.scheduling.plugins.device_share.allocator import DeviceAllocator, DevicePreAllocator
 from holdfast.scheduling.plugins.device_share.arguments import read_args
 from holdfast.scheduling.plugins.device_share.searches import (
-    Found,
     Searches,
+    StateResult,
     asked_by,
     asks_for_devices,
 )
@@ -98,7 +98,7 @@ class DeviceShare(Plugin):
         with_class = tuple(sorted(world.devices.device_backed(pod.request)))
         searches_for = self._searches_for(pod, view)
         asked = searches_for(frozenset()).asked
-        if isinstance(asked, Found) and not with_class:
+        if isinstance(asked, StateResult) and not with_class:
             return Reject(Code(asked.code), asked.reasons) if asked.code else Skip()
         matched_reservations = view.matched_reservations
         match = (

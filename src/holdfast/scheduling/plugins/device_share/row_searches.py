@@ -9,7 +9,7 @@ import numpy as np
 
 from holdfast.scheduling.framework.plugin import NO_CHANGE, PodChange, Rows, Verdicts
 from holdfast.scheduling.framework.reservation_options import ReservationFilter
-from holdfast.scheduling.plugins.device_share.searches import Found, Searches, asked_by
+from holdfast.scheduling.plugins.device_share.searches import Searches, StateResult, asked_by
 from holdfast.state.columns.node_table import NodeTable
 from holdfast.state.columns.pod_info import PodInfo
 from holdfast.state.device_share.candidates import DeviceOffer
@@ -71,7 +71,7 @@ class RowSearches(ReservationFilter):
         """Return whether a reservation can have the devices of pods, and what it lacks besides."""
         return self.pre_allocation(row, pods, change).code
 
-    def best(self, row: int, change: PodChange = NO_CHANGE) -> Found:
+    def best(self, row: int, change: PodChange = NO_CHANGE) -> StateResult:
         """Return the result of the row's best option: a reservation, or none.
 
         Of several that pass it is the reservation that is nominated first at equal scores.
@@ -82,7 +82,7 @@ class RowSearches(ReservationFilter):
             (*options, self.without_reservation(row, change)), key=lambda result: result.code
         )
 
-    def without_reservation(self, row: int, change: PodChange = NO_CHANGE) -> Found:
+    def without_reservation(self, row: int, change: PodChange = NO_CHANGE) -> StateResult:
         """Return the result for a row if the pod uses no reservation there."""
         node = self.nodes.names[row]
         lent = self.ledger.reservations_on(node) if self.ignores_reservations else ()
@@ -96,7 +96,7 @@ class RowSearches(ReservationFilter):
 
     def pre_allocation(
         self, row: int, pods: Sequence[PodInfo], change: PodChange = NO_CHANGE
-    ) -> Found:
+    ) -> StateResult:
         """Return the result for a row if a reservation takes over what pods there have."""
         taken_over = sum_of(self.ledger.use_of(pod.uid) for pod in pods)
         removed, added = self._change(row, change)
@@ -105,7 +105,7 @@ class RowSearches(ReservationFilter):
         mask = self._numa_nodes(row, "", removed)
         return self.searches_on(row).of(signature, DeviceOffer(taken_over, all_of_it=True), mask)
 
-    def of_reservation(self, slot: int, change: PodChange = NO_CHANGE) -> Found:
+    def of_reservation(self, slot: int, change: PodChange = NO_CHANGE) -> StateResult:
         """Return the result for one of the reservations that the pod may use, on its node."""
         info = self.reservations.at(slot)
         row = self.nodes.row_of.get(info.node, -1)
@@ -150,7 +150,7 @@ class RowSearches(ReservationFilter):
         for pod in change.added.get(row, ()):
             served = self._served_on(row, self.classes.device_backed(pod.request))
             asked = asked_by(pod, self.nodes.resources, served)
-            if isinstance(asked, Found):
+            if isinstance(asked, StateResult):
                 continue
             info, offer = expected_reservation(self.reservations, row, pod), None
             if info is None:

@@ -36,7 +36,7 @@ def asks_for_devices(pod: PodInfo, resources: ResourceNames) -> bool:
     return any([is_of_devices(resources[id_]) for id_, _ in request])
 
 
-class Found(NamedTuple):
+class StateResult(NamedTuple):
     """The result for one state: a verdict, the reasons of a rejection or the devices, a score."""
 
     code: int
@@ -45,13 +45,13 @@ class Found(NamedTuple):
     score: int = 0
 
 
-NOTHING_TO_DO = Found(Code.PASS)
+NOTHING_TO_DO = StateResult(Code.PASS)
 """The result on a node without a Device: its device plugin decides."""
 
 
 def asked_by(
     pod: PodInfo, resources: ResourceNames, served: Collection[int] = ()
-) -> RequestedDevices | Found:
+) -> RequestedDevices | StateResult:
     """Return what a pod asks of devices, or the result if nothing is to be searched.
 
     ``served`` are resources of its request that are left to others.
@@ -60,30 +60,33 @@ def asked_by(
     try:
         return pod_devices(pod.pod, request) or NOTHING_TO_DO
     except BadRequest as wrong:
-        return Found(Code.UNRESOLVABLE, (str(wrong),))
+        return StateResult(Code.UNRESOLVABLE, (str(wrong),))
 
 
 class Searches:
     """The results for one request, by a state, what a reservation offers, and NUMA nodes."""
 
     def __init__(
-        self, ledger: DeviceShareLedger, asked: RequestedDevices | Found, args: DeviceShareArgs
+        self,
+        ledger: DeviceShareLedger,
+        asked: RequestedDevices | StateResult,
+        args: DeviceShareArgs,
     ) -> None:
         self._ledger = ledger
         self._args = args
         self.asked = asked
         self._version = ledger.version
-        self._found: dict[tuple[int, DeviceOffer | None, int | None], Found] = {}
+        self._found: dict[tuple[int, DeviceOffer | None, int | None], StateResult] = {}
 
     def of(
         self, signature: int, offer: DeviceOffer | None = None, numa_nodes: int | None = None
-    ) -> Found:
+    ) -> StateResult:
         """Return the result for a state, and for an owner of a reservation on that node.
 
         ``numa_nodes`` is the mask of those to which the devices must belong, None for any.
         """
         asked = self.asked
-        if isinstance(asked, Found):
+        if isinstance(asked, StateResult):
             return asked
         if signature == NO_DEVICE:
             return NOTHING_TO_DO
@@ -113,7 +116,7 @@ class Searches:
         state: NodeDeviceState,
         offer: DeviceOffer | None,
         numa_nodes: int | None,
-    ) -> Found:
+    ) -> StateResult:
         rejection = node_rejection(state.inventory, asked, self._args.unsupported)
         if rejection is not None:
             return _rejected(rejection, None)
@@ -124,9 +127,11 @@ class Searches:
         if isinstance(chosen, DeviceRejection):
             return _rejected(chosen, offer)
         if offer is not None and offer.all_of_it and (left := _left_out(offer, chosen)):
-            return Found(Code.UNSCHEDULABLE, tuple(f"Insufficient {kind} devices" for kind in left))
+            return StateResult(
+                Code.UNSCHEDULABLE, tuple(f"Insufficient {kind} devices" for kind in left)
+            )
         score = score_node(state, asked, self._args.strategy, restriction)
-        return Found(Code.PASS, allocations=chosen, score=score)
+        return StateResult(Code.PASS, allocations=chosen, score=score)
 
 
 class CaseResults:
@@ -171,7 +176,7 @@ class CaseResults:
         are_known: NDArray[np.bool_] = self._cases[np.minimum(at, len(self._cases) - 1)] == cases
         return are_known
 
-    def add(self, cases: Ints, results: Sequence[Found]) -> None:
+    def add(self, cases: Ints, results: Sequence[StateResult]) -> None:
         """Store the results of cases that had none."""
         self._cases = np.append(self._cases, cases)
         self._codes = np.append(self._codes, np.array([result.code for result in results], np.int8))
@@ -189,11 +194,11 @@ class CaseResults:
         return self._scores[np.searchsorted(self._cases, cases)]
 
 
-def _rejected(rejection: DeviceRejection, offer: DeviceOffer | None) -> Found:
+def _rejected(rejection: DeviceRejection, offer: DeviceOffer | None) -> StateResult:
     code = Code.UNRESOLVABLE if rejection.unresolvable else Code.UNSCHEDULABLE
     if offer is None or offer.all_of_it:
-        return Found(code, rejection.reasons)
-    return Found(code, tuple(f"{OF_RESERVATION}{reason}" for reason in rejection.reasons))
+        return StateResult(code, rejection.reasons)
+    return StateResult(code, tuple(f"{OF_RESERVATION}{reason}" for reason in rejection.reasons))
 
 
 def _left_out(offer: DeviceOffer, chosen: AllocationsByType) -> list[str]:

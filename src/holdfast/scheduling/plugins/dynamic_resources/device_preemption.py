@@ -38,7 +38,7 @@ from holdfast.scheduling.engine.preemption import (
 from holdfast.scheduling.framework.plugin import Candidate, Code, PostFilterResult, Rows
 from holdfast.scheduling.framework.rejection import EXCLUDED, Rejection
 from holdfast.scheduling.framework.view import View
-from holdfast.scheduling.plugins.dynamic_resources.device_search import DeviceSearch
+from holdfast.scheduling.plugins.dynamic_resources.device_search import PodClaimsSearch
 from holdfast.scheduling.plugins.dynamic_resources.freeable_claims import (
     FreeableClaim,
     FreeableClaims,
@@ -70,7 +70,7 @@ class DevicePreemption:
     """One preemptor's search over the rows that lack devices."""
 
     def __init__(
-        self, plugin: str, devices: DeviceSearch, rejection: Rejection, view: View
+        self, plugin: str, devices: PodClaimsSearch, rejection: Rejection, view: View
     ) -> None:
         self._plugin = plugin
         self._devices = devices

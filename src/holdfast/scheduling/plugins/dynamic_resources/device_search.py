@@ -103,7 +103,7 @@ class UnallocatedClaims(msgspec.Struct, frozen=True):
         return self.allocator.solve(node, pools, allocated_devices, steps)
 
 
-class DeviceSearch(msgspec.Struct):
+class PodClaimsSearch(msgspec.Struct):
     """The claims of a pod in one attempt, and whether they can be allocated on each row.
 
     ``claims`` are those of the pod's spec, ``extended`` its extended resources that a device class

@@ -35,7 +35,7 @@ from holdfast.scheduling.plugins.dynamic_resources.binding_conditions import (
 from holdfast.scheduling.plugins.dynamic_resources.device_search import (
     OLD_EXTENDED_CLAIM,
     UNAVAILABLE,
-    DeviceSearch,
+    PodClaimsSearch,
     UnallocatedClaims,
 )
 from holdfast.state.devices.device_map import ClaimWithDevice, holders_by_device, nodes_text
@@ -58,7 +58,7 @@ NO_DEVICE = Obstacle(ObstacleKind.NO_DEVICE, "no device is published for the nod
 TOO_FEW = Obstacle(ObstacleKind.TOO_FEW, "the node has too few devices that match")
 
 
-def explain_rows(devices: DeviceSearch, rows: Rows) -> JsonObject:
+def explain_rows(devices: PodClaimsSearch, rows: Rows) -> JsonObject:
     """Return what stands in the way on rows that the plugin rejects, and what serves resources."""
     explanation = _Explanation(devices)
     codes = devices.codes(rows)
@@ -105,7 +105,7 @@ class _AlternativeObstacles:
 class _Explanation:
     """Adds up the obstacles of nodes by the request at which the search fails."""
 
-    def __init__(self, devices: DeviceSearch) -> None:
+    def __init__(self, devices: PodClaimsSearch) -> None:
         self._devices = devices
         self._tries = 0
         self.partly_examined = 0
@@ -274,7 +274,7 @@ def _holder(holder: ClaimWithDevice) -> JsonObject:
     return {"claim": holder.claim.key, "pods": list(holder.consumers)}
 
 
-def _allocated_claims(devices: DeviceSearch, unavailable: bool) -> list[JsonObject]:
+def _allocated_claims(devices: PodClaimsSearch, unavailable: bool) -> list[JsonObject]:
     """Return the allocated claims that keep the pod from nodes, or whose devices are not ready."""
     return [
         _allocated(claim)
@@ -301,7 +301,7 @@ def _allocated(claim: ResourceClaim) -> JsonObject:
     }
 
 
-def _explain_resource(devices: DeviceSearch, name: str) -> JsonObject:
+def _explain_resource(devices: PodClaimsSearch, name: str) -> JsonObject:
     """Return what serves an extended resource on which nodes, and how much of it is free."""
     inventory, nodes = devices.inventory, devices.nodes
     device_class = inventory.device_class_for(name)
@@ -323,7 +323,9 @@ def _explain_resource(devices: DeviceSearch, name: str) -> JsonObject:
     return {"name": name, "deviceClass": device_class, **served}
 
 
-def _allocatable_devices(devices: DeviceSearch, device_class: str, rows: Rows) -> NDArray[np.int64]:
+def _allocatable_devices(
+    devices: PodClaimsSearch, device_class: str, rows: Rows
+) -> NDArray[np.int64]:
     """Return per row how many devices one claim could get now: not those with a taint, say."""
     inventory = devices.inventory
     counts, left = np.zeros(len(rows), np.int64), np.arange(len(rows))

@@ -13,7 +13,7 @@ from holdfast.api.devices import ClaimConsumer, DeviceResult, ResourceClaim
 from holdfast.scheduling.framework.plugin import Rows
 from holdfast.scheduling.framework.view import View
 from holdfast.scheduling.plugins.dynamic_resources.device_search import (
-    DeviceSearch,
+    PodClaimsSearch,
     device_backed_names,
 )
 from holdfast.state.columns.epochs import Epoch
@@ -51,7 +51,7 @@ class FreeableClaims:
 
     def __init__(
         self,
-        devices: DeviceSearch,
+        devices: PodClaimsSearch,
         view: View,
         is_protected: Callable[[PodInfo], bool] | None,
     ) -> None:

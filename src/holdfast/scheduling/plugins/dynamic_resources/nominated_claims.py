@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 
 from holdfast.api.devices import ResourceClaim
 from holdfast.scheduling.plugins.dynamic_resources.device_search import (
-    DeviceSearch,
+    PodClaimsSearch,
     device_backed_names,
 )
 from holdfast.state.columns.pod_info import PodInfo
@@ -21,7 +21,7 @@ from holdfast.state.devices.search import result_of
 
 
 def can_allocate_beside(
-    devices: DeviceSearch,
+    devices: PodClaimsSearch,
     row: int,
     nominated: Iterable[PodInfo],
     allocated_devices: AllocatedDevices,
@@ -53,7 +53,7 @@ def can_allocate_beside(
 
 
 def _unallocated_claims(
-    devices: DeviceSearch, row: int, pods: Iterable[PodInfo]
+    devices: PodClaimsSearch, row: int, pods: Iterable[PodInfo]
 ) -> dict[str, ResourceClaim]:
     """Return the claims that would be allocated if these pods were placed on a row, by uid."""
     inventory = devices.inventory

@@ -32,7 +32,7 @@ from holdfast.scheduling.plugins.dynamic_resources.claim_writes import ClaimWrit
 from holdfast.scheduling.plugins.dynamic_resources.device_search import (
     CANNOT_ALLOCATE,
     MESSAGES,
-    DeviceSearch,
+    PodClaimsSearch,
 )
 from holdfast.scheduling.plugins.dynamic_resources.explanation import explain_rows
 from holdfast.scheduling.plugins.dynamic_resources.nominated_claims import can_allocate_beside
@@ -48,10 +48,10 @@ _VERDICTS = np.array(
     [Code.PASS, Code.UNRESOLVABLE, Code.UNRESOLVABLE, Code.ERROR, Code.ERROR, Code.UNRESOLVABLE,
      Code.UNRESOLVABLE, Code.UNRESOLVABLE], np.int8,
 )  # fmt: skip
-"""By code of ``DeviceSearch``."""
+"""By code of ``PodClaimsSearch``."""
 
 
-class ClaimAllocation(DeviceSearch, NodeFilter, NodeScorer, PreemptionRules, Reserver):
+class ClaimAllocation(PodClaimsSearch, NodeFilter, NodeScorer, PreemptionRules, Reserver):
     """Allocate a pod's claims: on which nodes that is possible, and on the chosen node.
 
     Only a pod with alternatives in its claims ``scores`` nodes. With ``respects_nominated`` pods

@@ -28,8 +28,8 @@ from holdfast.state.columns.pod_info import PodInfo
 from holdfast.state.resource_policies.policies import Policy, compile_policy
 from holdfast.state.resource_policies.unit_totals import Combination, minus, plus
 
-Amounts = Iterable[int]
-Step = tuple[Callable[[list[int], Amounts], list[int]], Combination, Amounts]
+UnitAmounts = Iterable[int]
+TotalsStep = tuple[Callable[[list[int], UnitAmounts], list[int]], Combination, UnitAmounts]
 """Amounts that are added to, or subtracted from, the totals of some units."""
 
 
@@ -124,7 +124,7 @@ def pod_may_help(event: ClusterEvent, units: PodUnits, view: View) -> bool:
         return False  # such as a new annotation
     if gone is not None and view.world.nominations:
         return True
-    steps: list[Step] = [] if gone is None else [(plus, combination, gone)]
+    steps: list[TotalsStep] = [] if gone is None else [(plus, combination, gone)]
     steps += [] if here is None else [(minus, combination, here)]
     return _improved(units, _with(units, steps))
 
@@ -139,7 +139,7 @@ def _in_group(pod: Pod | None, units: PodUnits, view: View) -> PodInfo | None:
     return pod_info if units.usage.counts(pod_info) else None
 
 
-def _with(units: PodUnits, steps: Iterable[Step]) -> UnitStates:
+def _with(units: PodUnits, steps: Iterable[TotalsStep]) -> UnitStates:
     """Return the states of the units with some amounts added or subtracted."""
     totals = list(units.states().totals)
     for step, combination, amounts in steps:

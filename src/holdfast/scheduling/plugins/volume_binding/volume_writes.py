@@ -30,7 +30,7 @@ from holdfast.state.volumes import PodVolumes
 from holdfast.state.volumes.matching import is_bound_to, matches_node_affinity
 
 POLL_SECONDS = 1.0
-Progress = Generator[ApiCall, Any, bool]
+BindingWrites = Generator[ApiCall, Any, bool]
 
 
 class VolumesUnbound(HoldfastError):
@@ -87,7 +87,7 @@ def bind_volumes(waiting: VolumesToBind, timeout: int) -> ApiCalls:
     raise VolumesUnbound("binding volumes: context deadline exceeded")
 
 
-def _all_bound(waiting: VolumesToBind) -> Progress:
+def _all_bound(waiting: VolumesToBind) -> BindingWrites:
     pod = waiting.pod
     try:
         yield ApiCall("get", PODS.path(pod.namespace, pod.name))
@@ -106,7 +106,7 @@ def _all_bound(waiting: VolumesToBind) -> Progress:
 
 def _is_bound(
     waiting: VolumesToBind, volume: PersistentVolume, claim: PersistentVolumeClaim
-) -> Progress:
+) -> BindingWrites:
     try:
         raw = yield ApiCall("get", PERSISTENT_VOLUMES.path(name=volume.name))
         now = convert_object(raw, PersistentVolume)
@@ -119,7 +119,7 @@ def _is_bound(
     return convert_object(raw, PersistentVolumeClaim).fully_bound
 
 
-def _is_provisioned(waiting: VolumesToBind, claim: PersistentVolumeClaim) -> Progress:
+def _is_provisioned(waiting: VolumesToBind, claim: PersistentVolumeClaim) -> BindingWrites:
     try:
         raw = yield ApiCall("get", _path(claim))
     except NotFound as missing:
