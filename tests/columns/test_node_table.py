@@ -176,7 +176,7 @@ def test_forgetting_keeps_a_confirmed_pod():
 
 def test_a_hold_replaces_the_one_before_it():
     node_table = a_node_table(2)
-    node_table.hold("r", 0, {CPU: 1000}, slots=1)
+    node_table.hold("r", 0, {CPU: 1000}, pod_slots=1)
     node_table.hold("r", 1, {CPU: 500})
     assert node_table.requested[CPU, :2].tolist() == [0, 500]
     node_table.release("r")

@@ -169,7 +169,7 @@ def test_assume_and_forget_change_nothing(seed):
     pod_info = cluster.world.pod_info(cluster.a_waiting_pod())
     row = nodes.row_of[cluster.random.choice(sorted(nodes.row_of))]
     nodes.assume(pod_info, row)
-    nodes.hold("promise", row, {0: 500, PODS: 0}, slots=1)
+    nodes.hold("promise", row, {0: 500, PODS: 0}, pod_slots=1)
     assert contents(nodes) != before
     nodes.release("promise")
     nodes.forget(pod_info.uid)

@@ -207,8 +207,8 @@ def _resources_suffice(
 ) -> bool:
     """Return whether the required resources are free on a row without some pods."""
     amounts = case.world.nodes.amounts
-    freed, slots = PodChange(removed={row: removed_pods}).freed_resources(row)
-    enough = int(amounts.free[PODS][row]) + slots >= 1
+    freed, pod_slots = PodChange(removed={row: removed_pods}).freed_resources(row)
+    enough = int(amounts.free[PODS][row]) + pod_slots >= 1
     for resource, amount in required.amounts:
         ignored = resource in required.ignored_if_absent and not amounts.allocatable[resource][row]
         free = int(amounts.free[resource][row]) + freed.get(resource, 0)

@@ -97,9 +97,9 @@ class NodeUsage:
         That is what owners may still allocate, or what is reserved inside if that is more. By
         default it includes one pod slot.
         """
-        slots = sum(use.amounts.get(PODS, 0) for use in self._uses.get(reservation.uid, ()))
+        pod_slots = sum(use.amounts.get(PODS, 0) for use in self._uses.get(reservation.uid, ()))
         # Owners that write their requests in other names do not use these on the node.
-        used = {**self._sum(reservation, lambda amounts: amounts), PODS: slots}
+        used = {**self._sum(reservation, lambda amounts: amounts), PODS: pod_slots}
         kept = {n: nanos(amount) for n, amount in inner_reserved(reservation).items()}
         total = {n: nanos(amount) for n, amount in reservation.status.allocatable.items()}
         total.setdefault(PODS, ONE)

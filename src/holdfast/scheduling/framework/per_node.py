@@ -89,9 +89,9 @@ class NodeInfo:
         """Return the amount of a resource that is neither requested nor reserved."""
         left = self._of(self._nodes.amounts.allocatable, resource)
         left -= self._of(self._nodes.amounts.requested, resource)
-        freed, slots = self._change.freed_resources(self.row)
+        freed, pod_slots = self._change.freed_resources(self.row)
         if resource == "pods":
-            return left + slots
+            return left + pod_slots
         return left + freed.get(self._nodes.resources.find(resource), 0)
 
     def _of(self, column: Any, resource: str) -> int:

@@ -100,15 +100,15 @@ class NodeAmounts:
             self.nodes_without[id_] -= 1
 
     def add_request(
-        self, row: int, request: Iterable[tuple[int, int]], slots: int, cpu: int, memory: int
+        self, row: int, request: Iterable[tuple[int, int]], pod_slots: int, cpu: int, memory: int
     ) -> None:
         """Add a request, pod slots and the non-zero cpu and memory; negative amounts subtract."""
         requested, free = self.requested_at, self.free_at
         for id_, amount in request:
             requested[id_][row] += amount
             free[id_][row] -= amount
-        requested[PODS][row] += slots
-        free[PODS][row] -= slots
+        requested[PODS][row] += pod_slots
+        free[PODS][row] -= pod_slots
         both = zip((cpu, memory), self._scored_at, strict=True)
         for more, (nonzero, spare, taken, have, asked) in both:
             used = nonzero[row] = nonzero[row] + more
@@ -116,10 +116,12 @@ class NodeAmounts:
             taken[row] = asked[row]
 
     def remove_request(
-        self, row: int, request: Iterable[tuple[int, int]], slots: int, cpu: int, memory: int
+        self, row: int, request: Iterable[tuple[int, int]], pod_slots: int, cpu: int, memory: int
     ) -> None:
         """Subtract a request again."""
-        self.add_request(row, [(id_, -amount) for id_, amount in request], -slots, -cpu, -memory)
+        self.add_request(
+            row, [(id_, -amount) for id_, amount in request], -pod_slots, -cpu, -memory
+        )
 
     @staticmethod
     def cpu_memory(columns: NDArray[Any], rows: NDArray[np.intp] | slice) -> NDArray[Any]:

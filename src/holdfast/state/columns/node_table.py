@@ -34,12 +34,12 @@ from holdfast.state.columns.ranked_pods import RankedPods
 class Hold(NamedTuple):
     """Resources of a row that are held by something other than a pod.
 
-    ``amounts`` are (resource id, amount); ``slots`` is how many of the row's allowed pods it takes.
+    ``amounts`` are (resource id, amount); ``pod_slots`` is how many of the allowed pods it takes.
     """
 
     row: int
     amounts: tuple[tuple[int, int], ...]
-    slots: int
+    pod_slots: int
 
 
 class NodeTable(NodeRows):
@@ -361,7 +361,7 @@ class NodeTable(NodeRows):
         if request and request[-1][0] >= self.amounts.width:
             self._widen_to(request[-1][0])
         cpu, memory = pod_info.nonzero_millicores, pod_info.nonzero_bytes
-        self.amounts.add_request(row, request, pod_info.slots, cpu, memory)
+        self.amounts.add_request(row, request, pod_info.pod_slots, cpu, memory)
         terms_version = self._placements.existing_terms.version
         if pod_info.affinity_terms:
             self.add_selector_keys(pod_info.affinity_terms.label_keys)
@@ -373,7 +373,7 @@ class NodeTable(NodeRows):
         placed = self._placements.remove(uid)
         pod_info, row = placed.pod_info, placed.row
         cpu, memory = pod_info.nonzero_millicores, pod_info.nonzero_bytes
-        self.amounts.remove_request(row, pod_info.request, pod_info.slots, cpu, memory)
+        self.amounts.remove_request(row, pod_info.request, pod_info.pod_slots, cpu, memory)
         self._moved(pod_info, row, terms_version)
 
     def _moved(self, pod_info: PodInfo, row: int, terms_version: int) -> None:
@@ -404,12 +404,12 @@ class NodeTable(NodeRows):
         if placed is not None:
             self._moved(placed.pod_info, placed.row, terms_version)
 
-    def hold(self, key: str, row: int, amounts: Mapping[int, int], slots: int = 0) -> bool:
+    def hold(self, key: str, row: int, amounts: Mapping[int, int], pod_slots: int = 0) -> bool:
         """Hold resources of a row under a key, replacing what the key held before.
 
         Return whether anything changed.
         """
-        new = Hold(row, tuple([pair for pair in amounts.items() if pair[1]]), slots)
+        new = Hold(row, tuple([pair for pair in amounts.items() if pair[1]]), pod_slots)
         old = self._holds.get(key)
         if old == new:
             return False
@@ -420,12 +420,14 @@ class NodeTable(NodeRows):
                 more = dict(amounts)
                 for resource, amount in old.amounts:
                     more[resource] = more.get(resource, 0) - amount
-                slots -= old.slots
+                pod_slots -= old.pod_slots
             else:
                 self.release(key)
         self._widen_to(max(more, default=0))
         self._holds[key] = new
-        self.amounts.add_request(row, more.items(), slots, more.get(CPU, 0), more.get(MEMORY, 0))
+        self.amounts.add_request(
+            row, more.items(), pod_slots, more.get(CPU, 0), more.get(MEMORY, 0)
+        )
         self.journal.log(row)
         return True
 
@@ -439,7 +441,7 @@ class NodeTable(NodeRows):
     def _give_back(self, hold: Hold) -> None:
         amounts = dict(hold.amounts)
         cpu, memory = amounts.get(CPU, 0), amounts.get(MEMORY, 0)
-        self.amounts.remove_request(hold.row, hold.amounts, hold.slots, cpu, memory)
+        self.amounts.remove_request(hold.row, hold.amounts, hold.pod_slots, cpu, memory)
 
     # --- growing and forking ----------------------------------------------------------------
 

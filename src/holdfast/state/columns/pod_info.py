@@ -120,7 +120,7 @@ class PodInfo(msgspec.Struct, frozen=True, eq=False, gc=False):
         return f"{self.namespace}/{self.name}"
 
     @property
-    def slots(self) -> int:
+    def pod_slots(self) -> int:
         """Pod slots needed besides the request; a reserve pod may request its slots."""
         return 0 if self.is_reserve_pod and any(r == PODS for r, _ in self.request) else 1
 
@@ -165,8 +165,8 @@ def _seconds(text: str) -> float:
 
 def _with_slots(request: RequestedAmounts, pod: Pod) -> RequestedAmounts:
     """Add the pod slots a reservation requests; of a pod such a request is ignored."""
-    slots = round_up_nanos("pods", request_nanos(pod).get("pods", 0))
-    return tuple(sorted((*request, (PODS, slots)))) if slots > 0 else request
+    pod_slots = round_up_nanos("pods", request_nanos(pod).get("pods", 0))
+    return tuple(sorted((*request, (PODS, pod_slots)))) if pod_slots > 0 else request
 
 
 def _spec_key(pod: Pod) -> bytes:
@@ -336,7 +336,7 @@ def sum_of(pods: Iterable[PodInfo]) -> Counter[int]:
     """Return the requests of pods together by resource id, including pod slots."""
     total: Counter[int] = Counter()
     for pod in pods:
-        total[PODS] += pod.slots
+        total[PODS] += pod.pod_slots
         for resource, amount in pod.request:
             total[resource] += amount
     return total

@@ -95,14 +95,14 @@ class RequestFit:
         resources on 5,000 rows, of the 220 µs of a decision about a request never seen before
         (benchmarks/decisions.py --kind distinct).
         """
-        slot, *others = self.needs
-        enough = slot.free[rows] >= slot.wanted
+        pod_slot, *others = self.needs
+        enough = pod_slot.free[rows] >= pod_slot.wanted
         return _narrowed(enough, [(need, need.free) for need in others], rows)
 
     def fits_if_empty(self, rows: SomeRows) -> Bools:
         """Return which rows would have enough without any pod, ignoring slots."""
-        slot, *others = self.needs
-        every = np.ones_like(slot.has[rows], np.bool_)
+        pod_slot, *others = self.needs
+        every = np.ones_like(pod_slot.has[rows], np.bool_)
         return _narrowed(every, [(need, need.has) for need in others], rows)
 
     def remaining(self, rows: SomeRows) -> list[Ints]:

@@ -26,8 +26,8 @@ def held_beside_owners(reservations: ReservationCache, row: int) -> Counter[int]
     total: Counter[int] = Counter()
     for info in reservations.on_row(row):
         allocated: Counter[int] = sum(map(Counter, info.allocated_by_pod.values()), Counter())
-        slots = info.reserved.get(PODS, 1) - allocated[PODS]
-        total[PODS] += max(slots, info.inner.get(PODS, 0))
+        pod_slots = info.reserved.get(PODS, 1) - allocated[PODS]
+        total[PODS] += max(pod_slots, info.inner.get(PODS, 0))
         for resource, reserved in info.reserved.items():
             if resource != PODS:
                 used = allocated[resource]

@@ -210,7 +210,7 @@ def read_rules(
     reserved = dict(pod_info.request)
     device_names = reserved_device_names(reserved, ids)
     return PreAllocationRules(
-        wanted={PODS: pod_info.slots, **reserved} if pod_info.slots else reserved,
+        wanted={PODS: pod_info.pod_slots, **reserved} if pod_info.pod_slots else reserved,
         reserved=reserved,
         multiple=policy is not None and policy.enable_multiple,
         ranked=uses_cluster_mode(reservation),

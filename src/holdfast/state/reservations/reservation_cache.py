@@ -166,7 +166,7 @@ class ReservationCache:
         """Enter the running pods that a reservation pre-allocates on the node it is bound to."""
         for pod in pods:
             self._unconfirmed[pod.uid] = (uid, node)
-            self._allocate(pod.uid, {(uid, node): {**dict(pod.request), PODS: pod.slots}})
+            self._allocate(pod.uid, {(uid, node): {**dict(pod.request), PODS: pod.pod_slots}})
 
     def cancel_pre_allocation(self, uid: str) -> None:
         """Undo ``pre_allocate`` for the pods of a reservation that are not confirmed yet."""

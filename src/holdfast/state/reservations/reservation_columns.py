@@ -211,11 +211,11 @@ class ReservationHolds:
         if row < 0:
             self._node_table.release(info.uid)
             return False
-        slots = info.held_pod_slots
+        pod_slots = info.held_pod_slots
         if counted := info.counted_in_pod:
             amounts = {r: amount - counted[r] for r, amount in amounts.items()}
-            slots -= counted[PODS]
-        return self._node_table.hold(info.uid, row, amounts, slots)
+            pod_slots -= counted[PODS]
+        return self._node_table.hold(info.uid, row, amounts, pod_slots)
 
     def _shape(self, info: ReservationInfo, slots: int, every: Iterable[ReservationInfo]) -> int:
         if len(self.shapes) > _FEW_SHAPES + 2 * slots:

@@ -145,8 +145,8 @@ def freed_capacity(reservations: ReservationCache, change: AddedAndRemovedPods) 
     matchable: dict[int, bool] = {}
     freed = FreedCapacity({}, {}, matchable)
     for row in {*change.removed, *change.added}:
-        amounts, slots = change.freed_resources(row)
-        to_row = freed.rows[int(row)] = {**amounts, PODS: slots}
+        amounts, pod_slots = change.freed_resources(row)
+        to_row = freed.rows[int(row)] = {**amounts, PODS: pod_slots}
         removed = {pod.uid for pod in change.removed.get(row, ())}
         coming, replaced = _expected_allocations(
             reservations, int(row), change.added.get(row, ()), removed

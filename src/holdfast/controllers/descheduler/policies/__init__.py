@@ -29,4 +29,4 @@ UNBUILT = frozenset((
 ))  # fmt: skip
 """Policies of Koordinator that Holdfast does not have."""
 
-__all__ = ["POLICIES", "UNBUILT", "Policy"]
+__all__ = ["POLICIES", "UNBUILT", "DeschedulerPolicy"]

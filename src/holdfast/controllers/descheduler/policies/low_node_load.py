@@ -229,7 +229,7 @@ class LowNodeLoad(DeschedulerPolicy):
     def _request(self, pod: PodInfo) -> AmountsByRow:
         amounts = dict(pod.request)
         return np.array([
-            float(pod.slots if name == "pods" else amounts.get(id_, 0))
+            float(pod.pod_slots if name == "pods" else amounts.get(id_, 0))
             for name, id_ in self._ids.items()
         ])  # fmt: skip
 

@@ -15,7 +15,7 @@ With ``allocate_on_node`` the node part stores the same steps in the spec of its
 This costs two more writes a claim. Without them 48 of 270 releases, in a run in which controllers
 were killed, had a handle without the author's data or followed ``Unsuitable``. To call ``release``
 without data would leave the search to every author, and an author who forgets it leaks (decision
-0017).
+0036).
 """
 
 from __future__ import annotations

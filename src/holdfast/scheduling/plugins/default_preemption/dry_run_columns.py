@@ -164,11 +164,11 @@ class DryRunColumns:
         begin, end = 0, len(priorities)
         while begin < end and priorities[begin] >= self._ceiling:
             begin += 1
-        short, slots, columns, left = self.requirements.at(row, ranked, begin, end)
+        short, pod_slots, columns, left = self.requirements.at(row, ranked, begin, end)
         if short or begin == end:
             return RowDryRun(end - begin, short, [], set())
         violating = self._budgets.violating(ranked.pods[row], begin)
-        victims = reprieve(end - begin, violating, columns, left, slots)
+        victims = reprieve(end - begin, violating, columns, left, pod_slots)
         if begin:
             victims = [begin + rank for rank in victims]
             violating = {begin + rank for rank in violating}

@@ -51,7 +51,7 @@ class RowBalance(NamedTuple):
     """
 
     short: int
-    slots: int
+    pod_slots: int
     columns: list[Sequence[int]]
     left: list[int]
 

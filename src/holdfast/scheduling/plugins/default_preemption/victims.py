@@ -116,7 +116,11 @@ def dry_run(context: DryRunContext, row: int) -> Candidate | Status:
 
 
 def reprieve(
-    count: int, first: Collection[int], asked: Sequence[Sequence[int]], left: list[int], slots: int
+    count: int,
+    first: Collection[int],
+    asked: Sequence[Sequence[int]],
+    left: list[int],
+    pod_slots: int,
 ) -> list[int]:
     """Return which of ``count`` pods must be evicted because they do not fit any more.
 
@@ -131,7 +135,7 @@ def reprieve(
         order = [*sorted(first), *(rank for rank in order if rank not in first)]
         asked = [[amounts[rank] for rank in order] for amounts in asked]
     # Most pods fit one after the other; only the rest must be tried one by one.
-    fitting = min(count, max(0, slots))
+    fitting = min(count, max(0, pod_slots))
     sums = []
     for amounts, rest in zip(asked, left, strict=True):
         total = list(accumulate(amounts))
@@ -139,12 +143,12 @@ def reprieve(
         fitting = min(fitting, bisect_right(total, rest))
     left = list(left)
     if fitting:
-        slots -= fitting
+        pod_slots -= fitting
         left = [rest - total[fitting - 1] for rest, total in zip(left, sums, strict=True)]
     victims = []
     for at in range(fitting, count):
-        if slots >= 1 and _take(asked, at, left):
-            slots -= 1
+        if pod_slots >= 1 and _take(asked, at, left):
+            pod_slots -= 1
         else:
             victims.append(order[at])
     victims.sort()

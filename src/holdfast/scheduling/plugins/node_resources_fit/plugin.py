@@ -190,8 +190,8 @@ class FitPlan(NodeFilter, NodeScorer, PreemptionRules):
         """Return everything that is short on a row."""
         if not change:
             return self.fit.shortages(row)
-        freed, slots = freed_by(self._reservations, row, change)
-        return self.fit.shortages(row, [slots, *[freed.get(r, 0) for r, _ in self.request]])
+        freed, pod_slots = freed_by(self._reservations, row, change)
+        return self.fit.shortages(row, [pod_slots, *[freed.get(r, 0) for r, _ in self.request]])
 
 
 class NodeResourcesFit(Plugin):
