@@ -68,10 +68,10 @@ class Database:
         self._connection = database_file.connect(path)
         try:
             database_file.migrate(self._connection, path)
+            self._ids = self._read_ids()
         except BaseException:
             self._connection.close()
             raise
-        self._ids = self._read_ids()
 
     def close(self) -> None:
         """Checkpoint the write-ahead log and close the file."""
