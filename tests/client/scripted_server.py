@@ -22,6 +22,7 @@ async def server(answer, tls=None):
     """Serve TCP; ``answer(head, body, writer)`` writes the response, False closes."""
 
     async def serve(reader, writer):
+        serving.append(asyncio.current_task())
         try:
             while head := await reader.readuntil(b"\r\n\r\n"):
                 length = next(
@@ -37,13 +38,15 @@ async def server(answer, tls=None):
         finally:
             writer.close()
 
-    gone = asyncio.Event()
+    gone, serving = asyncio.Event(), []
     listening = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=tls)
     port = listening.sockets[0].getsockname()[1]
     try:
         yield f"{'https' if tls else 'http'}://127.0.0.1:{port}", gone
     finally:
         listening.close()
+        for task in serving:  # since Python 3.12 wait_closed() waits for connections too
+            task.cancel()
         await listening.wait_closed()
 
 

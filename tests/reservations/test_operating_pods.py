@@ -1,6 +1,7 @@
 """Pods in operating mode Reservation: a running pod that acts as a reservation."""
 
 import json
+import sys
 
 import msgspec
 import pytest
@@ -126,7 +127,7 @@ async def set_status(cluster, phase, ready):
         ("[{}]", "one of object, controller and labelSelector"),
         ('{"labelSelector": {}}', "Expected"),
         ("[" * 500, "Expected"),
-        ('[{"x":' * 5000, "recursion"),
+        ('[{"x":' * 5000, "recursion" if sys.version_info < (3, 14) else "truncated"),
         ('[{"labelSelector": {"matchLabels": 7}}]', "Expected"),
         ('[{"labelSelector": {"matchExpressions": [{"key": "a", "operator": "Foo"}]}}]', "Foo"),
         (json.dumps([{"object": {"name": f"n{i}"}} for i in range(300)]), "256"),
