@@ -224,6 +224,6 @@ def _canonical_address(text: str) -> str:
     bits = int(length[:9])
     if bits > ip.max_prefixlen:
         return ""
-    if ip.version == 6 and (mapped := ip.ipv4_mapped):
+    if isinstance(ip, ipaddress.IPv6Address) and (mapped := ip.ipv4_mapped):
         return f"{mapped}/{bits - 96 if bits > 32 else bits}"
     return f"{ip}/{bits}"

@@ -30,4 +30,5 @@ def cells(column: NDArray[Any]) -> Cells[Any]:
     >>> column
     array([0., 5., 0.])
     """
-    return memoryview(column)  # type: ignore[arg-type]
+    buffer: Any = column  # NumPy's types for Python 3.11 do not call it a buffer
+    return memoryview(buffer)
