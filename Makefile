@@ -14,7 +14,7 @@ export PYTHONDONTWRITEBYTECODE :=
 
 help:
 	@echo "make up [ARGS=...]  run the embedded cluster      make test       run the tests"
-	@echo "make check          lint, types, import contracts make fmt        format the code"
+	@echo "make check          lint, types, layers, spelling make fmt        format the code"
 	@echo "make guides         replay the commands of docs   make versions   test on kube-apiserver 1.37"
 	@echo "make parity         compare with upstream's cases make scenarios  count the scenarios passed"
 	@echo "make bench          measure                       make real       test on kube-apiserver + etcd"
@@ -64,6 +64,7 @@ check: .venv/.dev
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
+	$(BIN)/codespell
 
 fmt: .venv/.dev
 	$(BIN)/ruff format .

@@ -1,4 +1,4 @@
-"""Random clusters come to rest: pods do not move to and fro, and full nodes become no more.
+"""Random clusters come to rest: pods do not move back and forth, and full nodes become no more.
 
 Each cycle's plan, or the first part of it, is carried out by the scheduler's own decisions, as
 the controller of PodMigrationJobs would: the room is found while the old pod still runs.

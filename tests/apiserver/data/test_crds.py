@@ -292,7 +292,7 @@ def test_a_topology_has_its_fields_at_the_top_level():
         ([gpu(0, resources={"a/b": "x"})], "spec.devices[0].resources.a/b", "should match"),
         ([gpu(0, topology={"nodeID": 0})], "spec.devices[0].topology.pcieID", "Required value"),
         ([gpu(n) for n in range(257)], "spec.devices", "at most 256 items"),
-        ([gpu(0, vfGroups=[{"vfs": [{}]}])], "spec.devices[0].vfGroups[0].vfs[0].minor", "Requir"),
+        ([gpu(0, vfGroups=[{"vfs": [{}]}])], "spec.devices[0].vfGroups[0].vfs[0].minor", "Require"),
     ],
 )
 def test_devices_are_refused_if_they_would_be_counted_wrong(devices, field, words):
