@@ -10,7 +10,7 @@ WORKERS ?= $(shell $(PYTHON) -c 'import os; print(min(os.cpu_count() or 1, 8) + 
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help up test guides check fmt bench compare bench-real parity scenarios real binaries versions kubectl differential attack fuzz mutants soak lock clean
+.PHONY: help up test guides check fmt coverage bench compare bench-real parity scenarios real binaries versions kubectl differential attack fuzz mutants soak lock clean
 
 help:
 	@echo "make up [ARGS=...]  run the embedded cluster      make test       run the tests"
@@ -22,7 +22,8 @@ help:
 	@echo "make compare ARGS=REV                             measure beside another revision"
 	@echo "make kubectl        test with kubectl 1.30, 1.36  make differential  hunt for other decisions"
 	@echo "make attack         load without credentials      make fuzz          send random requests"
-	@echo "make mutants        change code, see tests fail   make soak [SEED=7] [MINUTES=60]  long checks"
+	@echo "make coverage       of the packages that decide   make mutants    change code, see tests fail"
+	@echo "make soak [SEED=7] [MINUTES=60]  long checks"
 
 .venv/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -69,6 +70,10 @@ check: .venv/.dev
 fmt: .venv/.dev
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+# How much of the packages that only decide is executed by their own tests.
+coverage: .venv/.dev
+	@$(BIN)/python tools/pure_coverage.py -n $(WORKERS) --dist loadgroup $(ARGS)
 
 parity: .venv/.dev
 	@$(BIN)/python tools/parity.py $(ARGS)
