@@ -65,9 +65,9 @@ PACKAGES = {
         )),
         ("tests/apiserver/test_kinds.py", "tests/apiserver/test_recorded_answers.py"),
     ),
-    "capacity": Package(
-        ("src/holdfast/state/reservations/*.py",),
-        ("tests/capacity/*.py", "tests/reservations/*.py", "tests/policies/*.py"),
+    "reservations": Package(
+        ("src/holdfast/state/reservations/*.py", "src/holdfast/state/resource_policies/*.py"),
+        ("tests/state/*/*.py", "tests/reservations/*.py", "tests/policies/*.py"),
     ),
 }  # fmt: skip
 

@@ -186,7 +186,7 @@ async def test_R089_of_equal_reservations_the_oldest_is_used(cluster):
 
 
 async def test_R095_owners_fill_all_their_reservations(cluster):
-    """The same with 2,000 owners, without an API server, is in tests/capacity."""
+    """The same with 2,000 owners, without an API server, is in tests/state/reservations."""
     await cluster.create(*[node(f"n{i}") for i in range(5)])
     rooms = [
         pinned(f"r{i}", f"n{i % 5}", cpu="1", memory="1Gi", allocate_once=False) for i in range(10)

@@ -2,7 +2,6 @@
 
 import pytest
 
-from capacity.reserved_world import a_world, drawing, held
 from holdfast.state.columns.interner import CPU, MEMORY
 from holdfast.state.reservations.pre_allocation import (
     PreAllocationResult,
@@ -10,6 +9,7 @@ from holdfast.state.reservations.pre_allocation import (
     choose_pods,
 )
 from holdfast.testing import a_pod, a_reservation, typed
+from state.reservations.reserved_world import a_world, drawing, held
 
 
 def pod_info(world, name="p", **more):

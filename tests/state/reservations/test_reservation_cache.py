@@ -2,13 +2,13 @@
 
 import pytest
 
-from capacity.reserved_world import a_world, drawing, held
 from holdfast.scheduling.engine.invariants import check_invariants
 from holdfast.scheduling.framework.world import World
 from holdfast.state.columns.interner import CPU, MEMORY, PODS
 from holdfast.state.reservations import matching
 from holdfast.state.reservations.reserved_resources import expected_reservation
 from holdfast.testing import a_node, a_pod, a_reservation, typed
+from state.reservations.reserved_world import a_world, drawing, held
 
 
 def requested(world, resource=CPU, node="n"):
