@@ -107,7 +107,7 @@ def attack(seed: int, seconds: float) -> list[str]:
 
 def mutate(seed: int, seconds: float) -> list[str]:
     """Return the command for mutants: a tenth of a sample if short, else a new sample."""
-    packages = ("capacity", "queue", "kinds", "engine")
+    packages = ("reservations", "queue", "kinds", "engine")
     chosen = ["--seed", str(seed)]
     if seconds < _SHORT:
         chosen = ["--seed", "1", "--package", packages[seed % 4], "--count", "75",
