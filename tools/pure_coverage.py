@@ -20,8 +20,10 @@ from typing import Any
 ROOT = Path(__file__).parents[1]
 BUILD = ROOT / "build"
 CONTRACT = "Deciding is pure"
-THEMES = ("laws", "conformance")
-"""Folders of tests that are about the pure packages together."""
+THEMES = ("capacity", "conformance", "laws")
+"""Folders of tests that are about several pure packages."""
+OTHER_THEMES = frozenset({"reservations"})
+"""Folders of tests that have the name of a package, but run a whole cluster (tests/README.md)."""
 MOST_FILES = 10
 
 
@@ -46,9 +48,15 @@ def folders_of_tests(packages: list[str], root: Path = ROOT) -> list[Path]:
     found = [tests / theme for theme in THEMES]
     for package in packages:
         outer = folder(package, root)
-        for place in (outer, *sorted(path.parent for path in outer.glob("*/__init__.py"))):
+        for place in (outer, *inner_packages(outer)):
             found += [tests / place.relative_to(source), tests / place.name]
-    return [path for path in dict.fromkeys(found) if path.is_dir()]
+    others = {tests / name for name in OTHER_THEMES}
+    return [path for path in dict.fromkeys(found) if path.is_dir() and path not in others]
+
+
+def inner_packages(outer: Path) -> list[Path]:
+    """Return the folders of the packages that are directly in a package."""
+    return sorted(path.parent for path in outer.glob("*/__init__.py"))
 
 
 @dataclass
@@ -75,23 +83,31 @@ class Count:
         return 100.0 * (1 - (self.missing + self.missing_branches) / total) if total else 100.0
 
     def __str__(self) -> str:
-        return (f"{self.name:44}{self.statements:11}{self.missing:9}"
+        return (f"{self.name:54}{self.statements:11}{self.missing:9}"
                 f"{self.branches:10}{self.missing_branches:9}{self.percent:10.1f}")  # fmt: skip
 
 
-HEADER = f"{'':44}{'statements':>11}{'missing':>9}{'branches':>10}{'missing':>9}{'covered %':>10}"
+HEADER = f"{'':54}{'statements':>11}{'missing':>9}{'branches':>10}{'missing':>9}{'covered %':>10}"
 
 
 def by_package(files: dict[str, Any], packages: list[str]) -> Iterator[Count]:
-    """Yield the counts of each package, then those of all together."""
+    """Yield the counts of each package and of the packages in it, then those of all together."""
     total = Count("all pure packages")
     for package in packages:
-        count, inside = Count(package), "/".join(("src", *package.split("."), ""))
+        outer = Count(package)
+        inner: dict[str, Count] = {}
+        inside = "/".join(("src", *package.split("."), ""))
         for path, file in files.items():
-            if path.startswith(inside):
+            if not path.startswith(inside):
+                continue
+            name, is_package, _ = path.removeprefix(inside).partition("/")
+            counts = [outer, total]
+            if is_package:
+                counts.append(inner.setdefault(name, Count(f"  {name}")))
+            for count in counts:
                 count.add(file["summary"])
-                total.add(file["summary"])
-        yield count
+        yield outer
+        yield from (inner[name] for name in sorted(inner))
     yield total
 
 
