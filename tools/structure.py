@@ -47,6 +47,8 @@ DECIDING = (
     "scheduling",
     "state",
 )
+CLASSIC_API = re.compile(r"classic\w*_pb2(_grpc)?$")
+"""Generated modules, which are not among those that are read."""
 FREE = re.compile(r"free|slots|room|left|rest\b|remaining|helped|allocatable|have\b|enough")
 WANTED = re.compile(r"amount|wanted|request|asked|need|demand|\b1\b")
 PAGES = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs")
@@ -132,6 +134,7 @@ def places(modules: list[Module], pattern: str) -> list[str]:
 def classic_dra_importers(modules: list[Module]) -> list[str]:
     """Return the modules outside of classic DRA (by their paths) that import a part of it."""
     inside = {m.name for m in modules if "classic" in m.name}
+    inside |= {name for m in modules for name in m.imports if CLASSIC_API.search(name)}
     return [m.name for m in modules if m.name not in inside and m.imports & inside]
 
 

@@ -1,8 +1,10 @@
 """The rules of CONTRIBUTING.md that a test can check: layers, sizes, charters, names."""
 
 import ast
+import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -24,6 +26,21 @@ def test_import_contracts_hold():
         [script, "--no-cache"], cwd=SOURCE.parents[1], capture_output=True, text=True
     )
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_few_modules_outside_classic_dra_import_it():
+    contracts = tomllib.loads((SOURCE.parents[1] / "pyproject.toml").read_text())
+    [contract] = [
+        each
+        for each in contracts["tool"]["importlinter"]["contracts"]
+        if each["name"] == "Classic DRA is imported by few"
+    ]
+    outside = [name for name in contract["allowed_importers"] if "classic" not in name]
+    assert len(outside) < 20
+    for name in outside:
+        path = SOURCE.parent.joinpath(*name.split("."))
+        file = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+        assert re.search("(from|import) .*classic", file.read_text()), f"{name} imports none of it"
 
 
 def test_no_file_is_longer_than_500_lines():

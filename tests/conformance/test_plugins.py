@@ -14,8 +14,9 @@ from holdfast.scheduling.plugins.pod_topology_spread.soft_constraints import Sof
 from holdfast.scheduling.plugins.taint_toleration import TaintToleration, ToleratedTaints
 from holdfast.state.columns.journal import FEW_ROWS, Journal
 from holdfast.testing import a_claim, a_device_class, a_pod, a_replica_set, a_slice, typed
+from holdfast.testing.classic_dra.random_claims import a_pod_with_classic_claims
 from holdfast.testing.conformance import check_plugin
-from holdfast.testing.random_cluster import HOST, ZONE, RandomCluster
+from holdfast.testing.random_cluster import HOST, ZONE
 from soak_size import SEED, TIMES, rounds
 
 
@@ -73,7 +74,7 @@ def test_volume_plugins_conform(name):
 
 def test_classic_claims_conform():
     entry = next(entry for entry in REGISTRY if entry.name == "ClassicDynamicResources")
-    pods = RandomCluster.a_pod_with_classic_claims
+    pods = a_pod_with_classic_claims
     check_plugin(lambda: entry.factory({}), pods=pods, seed=SEED, clusters=3 * TIMES, steps=60)
 
 

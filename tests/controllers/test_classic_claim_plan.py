@@ -14,8 +14,8 @@ from controllers.classic_objects import (
     owner,
     typed_claim,
 )
-from holdfast.api.classic_dra.claim_sources import InvalidEntries
 from holdfast.api.classic_dra.names import POD_CLAIMS
+from holdfast.api.pod_claim_errors import InvalidEntries
 from holdfast.api.timestamps import rfc3339
 from holdfast.controllers.classic_dra.controller import QuotaWaiters
 from holdfast.controllers.classic_dra.plan import plan_inline_claims, plan_release

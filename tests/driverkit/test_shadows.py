@@ -16,7 +16,7 @@ from holdfast.api.scheme import RESOURCE_CLAIMS
 from holdfast.client.client import Client
 from holdfast.driver import Cdi, Driver, DriverError
 from holdfast.node.driverkit.checkpoint import Checkpoint
-from holdfast.node.driverkit.preparation import ClaimPreparation
+from holdfast.node.driverkit.classic_dra.preparation import ClassicPreparation
 from holdfast.runtime.clock import SystemClock
 from holdfast.server.api_server import ApiServer
 from holdfast.server.inprocess import InProcessTransport
@@ -53,7 +53,7 @@ class Node:
         checkpoint = Checkpoint(self.directory / "checkpoint.json")
         cdi = self.directory / "cdi"
         cdi.mkdir(exist_ok=True)
-        self.preparation = ClaimPreparation(self.driver, self.client, checkpoint, cdi)
+        self.preparation = ClassicPreparation(self.driver, self.client, checkpoint, cdi)
 
     async def shadow(self, of, pod, *, reserved_for=None):
         """Create the claim that stands for a classic one of a pod."""

@@ -16,7 +16,6 @@ from holdfast.api.reservation import Reservation
 from holdfast.api.reservation_status import refused
 from holdfast.api.timestamps import parse_rfc3339
 from holdfast.api.validation.reservation import check_reservation
-from holdfast.controllers.profile_settings import reservation_settings
 from holdfast.controllers.reservation.plan import plan_collection, plan_reservation
 from holdfast.controllers.reservation.usage import NodeUsage
 from holdfast.scheduling.framework.plugin import Placement
@@ -107,7 +106,7 @@ def test_garbage_collection(record):
 
 @parity(CONTROLLER, "TestNew")
 def test_settings(record):
-    settings = reservation_settings(read_args(record.input.get("args") or {}))
+    settings = read_args(record.input.get("args") or {}).controller_settings
     want = record.expected
     assert settings.gc_after_seconds == parse_seconds(want["expectedGCDuration"])
     assert settings.gc_interval_seconds == parse_seconds(want["expectedGCInterval"])

@@ -276,6 +276,11 @@ class Pod(Object, frozen=True):
         return next((c for c in self.status.conditions if c.type == type_), None)
 
     @property
+    def names_claims(self) -> bool:
+        """Whether it asks for claims, in its spec or in the annotation, readable or not."""
+        return bool(self.spec.resource_claims) or POD_CLAIMS in self.metadata.annotations
+
+    @property
     def structured_claims(self) -> tuple[PodResourceClaim, ...]:
         """Its claims of ``resource.k8s.io``, without those that stand for classic ones."""
         claims = self.spec.resource_claims
@@ -283,6 +288,18 @@ class Pod(Object, frozen=True):
             return ()
         shadows = annotated_names(self.metadata.annotations.get(POD_CLAIMS))
         return tuple([c for c in claims if c.claim is None and c.name not in shadows])
+
+
+def without_claims(pod: Pod) -> Pod:
+    """Return a pod as if it had asked for no claims, for a cluster without devices."""
+    if pod.spec.resource_claims:
+        spec = msgspec.structs.replace(pod.spec, resource_claims=())
+        pod = msgspec.structs.replace(pod, spec=spec)
+    if POD_CLAIMS in pod.metadata.annotations:
+        others = {key: v for key, v in pod.metadata.annotations.items() if key != POD_CLAIMS}
+        meta = msgspec.structs.replace(pod.metadata, annotations=others)
+        pod = msgspec.structs.replace(pod, metadata=meta)
+    return pod
 
 
 def claim_name(pod: Pod, entry: PodResourceClaim) -> str | None:

@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
+from holdfast.api.classic_dra.forms import with_typed_claims
+from holdfast.api.classic_dra.names import KEP_GROUP, OWN_GROUP
+from holdfast.api.classic_dra.types import classic_resources
+from holdfast.api.decode import JsonObject
+from holdfast.api.device_versions import V1BETA1
 from holdfast.api.devices import (
     DeviceClass,
     DeviceTaintRule,
@@ -11,6 +17,7 @@ from holdfast.api.devices import (
     ResourceClaimTemplate,
     ResourceSlice,
 )
+from holdfast.api.json_fields import text_at
 from holdfast.api.node import Lease, Node
 from holdfast.api.node_resource_topology import NodeResourceTopology
 from holdfast.api.pod import Pod
@@ -161,3 +168,22 @@ POD_MIGRATION_JOBS = Resource(
     "scheduling.koordinator.sh", "v1alpha1", "podmigrationjobs", "PodMigrationJob",
     PodMigrationJob, namespaced=False, short_names=("pmj",), subresources=("status",),
 )  # fmt: skip
+
+TYPED: tuple[Resource[Any], ...] = (
+    *(each for each in tuple(globals().values()) if isinstance(each, Resource)),
+    *(each for group in (KEP_GROUP, OWN_GROUP) for each in classic_resources(group).all),
+)
+"""All of them, those of classic DRA included, which are served in one of two groups."""
+
+
+def in_stored_form(raw: JsonObject) -> JsonObject:
+    """Return an object in the version and the form in which an API server stores it.
+
+    Claims of a pod may have the forms of classic DRA's KEP; ``resource.k8s.io/v1beta1`` becomes v1.
+    """
+    version, kind = text_at(raw, "apiVersion"), text_at(raw, "kind")
+    if (version, kind) == ("v1", "Pod") and isinstance(raw.get("spec"), dict):
+        return {**raw, "spec": with_typed_claims(raw["spec"])}
+    if version == "resource.k8s.io/v1beta1" and kind in V1BETA1:
+        return V1BETA1[kind][0](raw)
+    return raw

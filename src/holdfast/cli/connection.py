@@ -9,13 +9,12 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from holdfast.api import scheme
-from holdfast.api.classic_dra.types import classic_resources
 from holdfast.api.meta import Object
 from holdfast.api.resource import Resource
 from holdfast.cli import running_cluster
 from holdfast.client.backoff import retry
-from holdfast.client.classic_group import find_classic_group
 from holdfast.client.client import Client
+from holdfast.client.discovery import find_classic_resources
 from holdfast.client.endpoint import Endpoint
 from holdfast.client.http import HttpTransport
 from holdfast.client.kubeconfig import load
@@ -68,9 +67,8 @@ async def list_all(
 ) -> list[Object]:
     """List all objects of these resources; by default of all that scheduling reads."""
     if resources is None:
-        group = await find_classic_group(client)
-        classic = classic_resources(group).all if group else ()
-        resources = (*SCHEDULING_RESOURCES, *classic)
+        classic = await find_classic_resources(client)
+        resources = (*SCHEDULING_RESOURCES, *(classic.all if classic is not None else ()))
     return [obj for resource in resources for obj in await list_objects(client, resource)]
 
 

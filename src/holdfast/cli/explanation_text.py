@@ -6,10 +6,9 @@ from collections import defaultdict
 from collections.abc import Iterable
 from typing import Any
 
-from holdfast.cli.classic_dra.explanation import classic_lines
 from holdfast.cli.device_explanation_text import device_lines
 from holdfast.cli.numa_explanation_text import numa_and_device_lines
-from holdfast.cli.pod_progress import class_lines, progress_lines, start_lines
+from holdfast.cli.pod_progress import claim_lines, class_lines, progress_lines, start_lines
 from holdfast.cli.table import MAX_NAMES, join_names
 from holdfast.state.resource_policies.policy_usage import count_text
 
@@ -21,7 +20,7 @@ def format_explanation(answer: dict[str, Any]) -> str:
     lines += _policies(answer.get("resourcePolicies") or ())
     lines += rejected_nodes(answer.get("nodes") or ())
     lines += device_lines(answer)
-    lines += classic_lines(answer)
+    lines += claim_lines(answer)
     lines += numa_and_device_lines(answer)
     lines += _best(answer)
     lines += preemption_lines(answer.get("preemption"))

@@ -15,9 +15,6 @@ import msgspec
 import yaml
 
 from holdfast.api import scheme
-from holdfast.api.classic_dra.forms import with_typed_claims
-from holdfast.api.classic_dra.names import KEP_GROUP, OWN_GROUP
-from holdfast.api.classic_dra.types import classic_resources
 from holdfast.api.decode import convert_object
 from holdfast.api.defaults import default_object
 from holdfast.api.device_versions import V1BETA1
@@ -28,14 +25,7 @@ from holdfast.api.quantity import Quantity
 from holdfast.api.resource import Resource
 from holdfast.runtime.errors import BadRequest
 
-_TYPED: dict[tuple[str, str], Resource[Any]] = {
-    (r.group, r.kind): r
-    for r in (
-        *vars(scheme).values(),
-        *(r for group in (KEP_GROUP, OWN_GROUP) for r in classic_resources(group).all),
-    )
-    if isinstance(r, Resource)
-}
+_TYPED: dict[tuple[str, str], Resource[Any]] = {(r.group, r.kind): r for r in scheme.TYPED}
 _OTHER_VERSIONS = {
     ("core.k8s.io", "v1"),
     ("resource.k8s.io", "v1"),
@@ -124,15 +114,12 @@ def object_error(document: Manifest, fault: Exception) -> BadRequest:
 
 def _converted(document: Manifest, head: _Head) -> Manifest:
     """Return a document in the version of ``scheme``, and claims of a pod in their stored form."""
-    if head.api_version == "v1" and head.kind == "Pod" and _CLAIMS in bytes(document.text):
-        pod = msgspec.json.decode(document.text)
-        if isinstance(pod.get("spec"), dict):
-            pod["spec"] = with_typed_claims(pod["spec"])
-        return document._replace(text=msgspec.json.encode(pod))
-    if head.api_version != "resource.k8s.io/v1beta1" or head.kind not in V1BETA1:
+    has_claims = (head.api_version, head.kind) == ("v1", "Pod") and _CLAIMS in bytes(document.text)
+    is_old = head.api_version == "resource.k8s.io/v1beta1" and head.kind in V1BETA1
+    if not has_claims and not is_old:
         return document
-    to_v1, _ = V1BETA1[head.kind]
-    return document._replace(text=msgspec.json.encode(to_v1(msgspec.json.decode(document.text))))
+    raw = scheme.in_stored_form(msgspec.json.decode(document.text))
+    return document._replace(text=msgspec.json.encode(raw))
 
 
 def _documents(text: str) -> Iterator[bytes | msgspec.Raw]:

@@ -13,6 +13,7 @@ from holdfast.api.devices import ResourceClaim
 from holdfast.api.pod import Pod
 from holdfast.api.resource_names import DEVICE_CLASS_PREFIX
 from holdfast.api.workloads import Event
+from holdfast.cli.classic_dra.explanation import classic_claims, classic_lines, read_failures
 from holdfast.cli.table import join_names
 from holdfast.client.client import Client
 from holdfast.runtime.errors import Forbidden
@@ -35,6 +36,11 @@ QUOTA_WORDS = "exceeded quota"
 QUOTA_ADVICE = "wait until the quota has room, or let an administrator raise it"
 FAILED_PREPARE = "FailedPrepareDynamicResources"
 CLAIM_NOT_CREATED = "FailedResourceClaimCreation"
+
+
+def claims_in_preparation(world: World, pod: Pod) -> JsonObject:
+    """Return the pod's classic claims, and the structured ones for which its binding waits."""
+    return classic_claims(world, pod) | devices_in_preparation(world, pod)
 
 
 def devices_in_preparation(world: World, pod: Pod) -> JsonObject:
@@ -117,6 +123,12 @@ async def read_reports(client: Client, pod: Pod) -> JsonObject:
     return {"notStarted": _last_warning(ordered, pod.spec.node_name)}
 
 
+async def add_claim_failures(client: Client, world: World, pod: Pod, answer: JsonObject) -> None:
+    """Add to an explanation what drivers report about the classic claims that it has."""
+    if "classicClaims" in answer:
+        answer["classicClaims"]["failures"] = await read_failures(client, pod, world.classic)
+
+
 def _last_warning(events: Iterable[Event], node: str) -> JsonObject:
     """Return the last warning from the node; without a host it may be of another component."""
     warnings = [e for e in events if e.type == "Warning" and _is_from(e, node)]
@@ -157,6 +169,11 @@ def _waiting(claim: JsonObject) -> Iterable[str]:
             f"  claim {claim['claim']} has {device['device']}: {device['driver']} has not reported "
             f"{join_names(device['conditions'])} yet"
         )
+
+
+def claim_lines(answer: JsonObject) -> list[str]:
+    """Format what stands in the way of the pod's classic claims."""
+    return classic_lines(answer)
 
 
 def start_lines(answer: JsonObject) -> list[str]:

@@ -10,9 +10,8 @@ from typing import Any
 from holdfast.api.devices import DeviceTaintRule
 from holdfast.api.meta import Object
 from holdfast.api.pod import Pod
-from holdfast.cli.classic_dra.explanation import classic_claims
 from holdfast.cli.objects import Manifest, read_object
-from holdfast.cli.pod_progress import devices_in_preparation, missing_device_classes
+from holdfast.cli.pod_progress import claims_in_preparation, missing_device_classes
 from holdfast.cli.world_building import DEFAULT_GATES, world_without
 from holdfast.runtime.errors import BadRequest
 from holdfast.runtime.feature_gates import NEWEST, FeatureGates
@@ -66,8 +65,7 @@ class Snapshot:
         return (
             answer
             | _policies(self.world, pod_info)
-            | classic_claims(self.world, self.pod)
-            | devices_in_preparation(self.world, self.pod)
+            | claims_in_preparation(self.world, self.pod)
             | missing_device_classes(self.world, pod_info)
             | ({"extendersNotAsked": skipped} if skipped else {})
         )

@@ -7,16 +7,14 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.api import scheme
-from holdfast.api.classic_dra.types import classic_resources
 from holdfast.api.pod import Pod
-from holdfast.cli.classic_dra.explanation import read_failures
 from holdfast.cli.connection import connect, list_all
 from holdfast.cli.explain import print_answer
-from holdfast.cli.pod_progress import drivers_of_claims, read_reports
+from holdfast.cli.pod_progress import add_claim_failures, drivers_of_claims, read_reports
 from holdfast.cli.scheduler_configuration import SchedulerSetup
 from holdfast.cli.snapshot import snapshot_from_objects
-from holdfast.client.classic_group import find_classic_group
 from holdfast.client.client import Client
+from holdfast.client.discovery import find_classic_resources
 from holdfast.runtime.clock import SystemClock
 from holdfast.runtime.errors import NotFound, Refused
 from holdfast.runtime.feature_gates import FeatureGates
@@ -52,18 +50,16 @@ async def answer_about(
     client: Client, pod: Pod, configuration: Configuration, gates: FeatureGates, now: float
 ) -> dict[str, Any]:
     """Schedule a pod again at a time, and add what the cluster reports about it."""
-    group = await find_classic_group(client)
+    classic = await find_classic_resources(client)
     snapshot = snapshot_from_objects(await list_all(client), pod.key, gates)
-    snapshot.world.classic.resources = classic_resources(group) if group else None
-    failures = await read_failures(client, pod, snapshot.world.classic)
+    snapshot.world.classic.resources = classic
     reports = await read_reports(client, pod)
     if "notStarted" in reports:
         reports["notStarted"]["drivers"] = drivers_of_claims(snapshot.world, pod)
     answer = snapshot.explain(
         configuration.profiles, now, preempt=True, extenders=configuration.extenders
     )
-    if "classicClaims" in answer:
-        answer["classicClaims"]["failures"] = failures
+    await add_claim_failures(client, snapshot.world, pod, answer)
     return (
         answer
         | {"nodeName": pod.spec.node_name or None, "lastAttempt": last_attempt(pod)}

@@ -7,22 +7,16 @@ from collections.abc import Iterable
 
 import msgspec
 
-from holdfast.api.classic_dra.types import (
-    ClassicClaim,
-    ClassicClass,
-    PodScheduling,
-    classic_resources,
-)
 from holdfast.api.devices import DeviceTaintRule
 from holdfast.api.meta import Object
-from holdfast.api.pod import Pod
+from holdfast.api.pod import Pod, without_claims
 from holdfast.api.workloads import SYSTEM_PRIORITIES, PriorityClass
 from holdfast.cli.objects import Manifest, object_error
 from holdfast.runtime.errors import BadRequest
 from holdfast.runtime.feature_gates import Feature, FeatureGates
 from holdfast.scheduling.framework.world import World
 from holdfast.state.columns.node_table import NodeTable
-from holdfast.state.devices.features import Features, without_claims
+from holdfast.state.devices.features import Features
 from holdfast.state.devices.inventory import Inventory
 
 log = logging.getLogger(__name__)
@@ -61,9 +55,8 @@ def world_without(
                 world.pod_info(wanted)  # raises here if the pod is invalid
             else:
                 world.upsert(stored)
-                if isinstance(stored, ClassicClaim | ClassicClass | PodScheduling):
-                    group = stored.api_version.partition("/")[0]
-                    world.classic.resources = classic_resources(group)
+                if isinstance(stored, world.classic.takes):
+                    world.classic.use_group_of(stored)
         except (BadRequest, ValueError, TypeError) as fault:
             if document is not None:
                 raise object_error(document, fault) from fault

@@ -8,10 +8,12 @@ from typing import Any
 
 import msgspec
 
+from holdfast.api.classic_dra.types import ClassicResources, classic_resources
 from holdfast.api.devices import DeviceTaintRule
 from holdfast.api.resource import Resource
 from holdfast.api.scheme import TAINT_RULE_VERSIONS
 from holdfast.client.backoff import Backoff, retry
+from holdfast.client.classic_group import find_classic_group
 from holdfast.client.client import Client
 from holdfast.runtime.clock import Clock
 from holdfast.runtime.errors import Forbidden, HoldfastError, NotFound
@@ -124,3 +126,9 @@ async def read_taint_rule_version(
         f"DeviceTaintRules are not served here in {versions}: start the API server with one of "
         f"them and with the gate {Feature.DEVICE_TAINT_RULES} to use them"
     )
+
+
+async def find_classic_resources(client: Client) -> ClassicResources | None:
+    """Return the resources of classic DRA in the group that is served; None if neither is."""
+    group = await find_classic_group(client)
+    return classic_resources(group) if group else None

@@ -12,7 +12,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, TypeVar
 
-from holdfast.api.classic_dra.types import classic_resources
 from holdfast.api.devices import DeviceClass, ResourceClaim
 from holdfast.api.meta import Object
 from holdfast.api.pod import Pod
@@ -25,6 +24,7 @@ from holdfast.api.scheme import (
     RESOURCE_CLAIMS,
     RESOURCE_QUOTAS,
     SERVICES,
+    TYPED,
 )
 from holdfast.api.timestamps import parse_rfc3339
 from holdfast.client.client import Client
@@ -74,7 +74,10 @@ _TYPED: Mapping[GroupResource, Resource[Any]] = {
     for r in (PODS, SERVICES, PERSISTENT_VOLUME_CLAIMS, RESOURCE_CLAIMS, RESOURCE_QUOTAS)
 }
 
-_CLASSIC = classic_resources().claims
+_EVALUATED: Mapping[GroupResource, Resource[Any]] = {
+    (r.group, r.plural): r for r in TYPED if evaluator_of(r.group, r.plural).type is r.type
+}
+"""The resources whose evaluators look at more than the metadata of an object."""
 
 
 class ListedObjects:
@@ -298,16 +301,17 @@ class ResourceQuotaController(Reconciler):
         wanted = resources_of(quota.spec.hard)
         if any(map(is_extended_key, quota.spec.hard)):
             wanted |= {_PODS: None}
-        if not self._gates.enabled(Feature.DYNAMIC_RESOURCE_ALLOCATION):
-            wanted.pop(_CLAIMS, None)
-            wanted.pop((_CLASSIC.group, _CLASSIC.plural), None)
+        for resource in list(wanted):
+            feature = evaluator_of(*resource).feature
+            if feature is not None and not self._gates.enabled(feature):
+                del wanted[resource]
         counted = [resource for resource in wanted if resource not in _TYPED]
         served = await self._counted.follow(quota.key, counted)
         objects: dict[GroupResource, tuple[Any, ...]] = {}
         for resource in wanted:
             known = _TYPED.get(resource) or served.get(resource)
             if known is not None:
-                known = _CLASSIC if resource == (_CLASSIC.group, _CLASSIC.plural) else known
+                known = _EVALUATED.get(resource, known)
                 objects[resource] = await list_all(self.client, known, quota.namespace)
         now = self.clock.now()
         classes = self._classes if self._gates.enabled(Feature.EXTENDED_RESOURCE) else None

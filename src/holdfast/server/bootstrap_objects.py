@@ -15,7 +15,7 @@ from holdfast.api.workloads import KOORDINATOR_PRIORITIES, SYSTEM_PRIORITIES
 from holdfast.client.transport import Request, Response
 from holdfast.runtime.errors import from_status
 from holdfast.server.access.bootstrap_roles import BINDINGS, ROLES
-from holdfast.server.kinds.classic_dra import CRD_NAMES
+from holdfast.server.kinds import NOT_STORED_CRDS
 from holdfast.server.schema.structural import shipped_crds
 from holdfast.server.user import ADMIN, User
 from holdfast.server.wire.responses import ServerResponse
@@ -64,7 +64,7 @@ def _objects() -> Iterator[tuple[str, dict[str, Any]]]:
     for binding in BINDINGS:
         yield f"{_RBAC}/clusterrolebindings", binding
     for definition in shipped_crds():
-        if definition["metadata"]["name"] not in CRD_NAMES:
+        if definition["metadata"]["name"] not in NOT_STORED_CRDS:
             yield _DEFINITIONS, definition
 
 

@@ -10,7 +10,7 @@ from holdfast.runtime.errors import NotAllowed, NotFound
 from holdfast.runtime.health_checks import HealthCheck, page, single
 from holdfast.server.crd_registration import CrdRegistration
 from holdfast.server.discovery import Discovery
-from holdfast.server.kinds.classic_dra import DEFINITIONS
+from holdfast.server.kinds import BUILT_IN_CRDS
 from holdfast.server.metrics import RequestMetrics
 from holdfast.server.operation import ServerContext
 from holdfast.server.schema import openapi
@@ -90,7 +90,7 @@ class NonResourcePaths:
 
     def _openapi(self, path: str, headers: Mapping[str, str]) -> Response:
         resources = [descriptor.resource for descriptor in self._context.registry]
-        crds = [*self._crds.served_crds(), *DEFINITIONS]
+        crds = [*self._crds.served_crds(), *BUILT_IN_CRDS]
         if path == openapi.V2_PATH:
             return openapi.v2_response(headers)
         if path == "/openapi/v3":

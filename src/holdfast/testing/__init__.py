@@ -42,7 +42,6 @@ from holdfast.testing.storage_builders import (
 )
 
 if TYPE_CHECKING:
-    from holdfast.testing.classic_dra.drivers import ClassicDriverNode
     from holdfast.testing.driver_cluster import DriverCluster
     from holdfast.testing.driver_conformance import check_driver, check_driver_async
     from holdfast.testing.drivers import DriverNode, FaultyDriver
@@ -50,7 +49,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Chances",
-    "ClassicDriverNode",
     "DriverCluster",
     "DriverNode",
     "FakeCluster",
@@ -88,7 +86,6 @@ __all__ = [
 __getattr__ = deferred(
     __name__,
     {
-        "ClassicDriverNode": "classic_dra.drivers",
         "DriverCluster": "driver_cluster",
         "DriverNode": "drivers",
         "FaultyDriver": "drivers",

@@ -11,8 +11,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from holdfast.api import scheme
-from holdfast.api.classic_dra.names import KEP_GROUP, OWN_GROUP
-from holdfast.api.classic_dra.types import classic_resources
 from holdfast.api.decode import JsonObject, convert_object
 from holdfast.api.meta import Object
 from holdfast.api.resource import Resource
@@ -22,12 +20,7 @@ Labels = Mapping[str, str] | None
 Amount = str | int | float | None
 
 _RESOURCES: dict[tuple[str, str], Resource[Any]] = {
-    (value.api_version, value.kind): value
-    for value in (
-        *vars(scheme).values(),
-        *(r for group in (KEP_GROUP, OWN_GROUP) for r in classic_resources(group).all),
-    )
-    if isinstance(value, Resource)
+    (each.api_version, each.kind): each for each in scheme.TYPED
 }
 
 

@@ -29,7 +29,6 @@ from holdfast.client.http import HttpTransport
 from holdfast.client.kubeconfig import load
 from holdfast.driver import Driver
 from holdfast.node.agent.container_status import DEVICE_EDITS
-from holdfast.node.driverkit.classic_dra.controller_process import ControllerProcess
 from holdfast.node.driverkit.process import DriverProcess, DriverSettings
 from holdfast.node.kubelet_api import PLUGINS_DIRECTORY, REGISTRY_DIRECTORY
 from holdfast.processes.cluster import Cluster
@@ -119,7 +118,7 @@ class DriverCluster:
         assert self._cluster.server is not None
         self._transport = KillTransport(InProcessTransport(self._cluster.server.server))
         client = Client(self._transport, self.driver.name)
-        process = ControllerProcess(self.driver, client, SystemClock())
+        process = self.driver.classic.parts(self.driver).controller(client, SystemClock())
         self._controlling = asyncio.create_task(process.run())
 
     async def stop_controller(self) -> None:

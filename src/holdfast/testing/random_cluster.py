@@ -19,8 +19,14 @@ from holdfast.api.pod import Pod
 from holdfast.api.resource_policy import NEXT_UNITS_POLICIES
 from holdfast.scheduling.framework.world import World
 from holdfast.state.columns.pod_info import PodInfo
-from holdfast.testing.builders import a_node, a_pod, a_reservation, a_resource_policy, a_unit, typed
-from holdfast.testing.classic_dra.random_claims import some_classic_entries, some_classic_object
+from holdfast.testing.builders import (
+    a_node,
+    a_pod,
+    a_reservation,
+    a_resource_policy,
+    a_unit,
+    typed,
+)
 from holdfast.testing.random_neighbours import (
     HOST,
     IMAGES,
@@ -62,7 +68,8 @@ class RandomCluster:
         """Namespaces, Services and ReplicaSets, by kind and key."""
         self.classic: dict[tuple[str, str], Any] = {}
         """Objects of classic DRA, by kind and key, once there are pods that need them."""
-        self._classic_pods: list[JsonObject] = []
+        self.more_events: list[Callable[[RandomCluster], None]] = []
+        """Each is applied after every step."""
         self._made = 0
         self._zoned = random.choice([0.5, 0.9, 1.0])
         """The probability that a node is in a zone."""
@@ -80,21 +87,16 @@ class RandomCluster:
             self.add_storage, self.add_storage, self.add_storage,
         ]  # fmt: skip
         self.random.choice(events)()
-        if self._classic_pods:
-            self.change_classic()
-
-    def a_pod_with_classic_claims(self) -> Pod:
-        """Return a random pod that names classic claims; from now on events concern them, too."""
-        raw = self._raw_pod(node=None)
-        raw["metadata"]["namespace"] = "default"
-        raw["spec"]["resourceClaims"] = some_classic_entries(self.random)
-        self._classic_pods.append(raw)
-        made: Pod = typed(raw)
-        return made
+        for event in self.more_events:
+            event(self)
 
     def a_waiting_pod(self) -> Pod:
         """Return a random pod without a node; it may have anything that a plugin reads."""
         return self._pod(node=None)
+
+    def a_raw_pod(self) -> JsonObject:
+        """Return such a pod as it is stored."""
+        return self._raw_pod(node=None)
 
     def rebuilt(self, *, shuffled: bool = False) -> World:
         """Return a new world with all objects."""
@@ -111,6 +113,11 @@ class RandomCluster:
         for obj in objects:
             world.upsert(obj)
         return world
+
+    def next_number(self) -> int:
+        """Return a number that no object of the cluster has yet."""
+        self._made += 1
+        return self._made
 
     # --- events
 
@@ -209,23 +216,6 @@ class RandomCluster:
         make = self.random.choice([some_namespace, some_workload])
         made = make(self.random)
         self.furniture[made.kind, made.key] = made
-        self.world.upsert(made)
-
-    def change_classic(self) -> None:
-        """Add, change or remove a class, a claim or a negotiation of classic DRA."""
-        if self.classic and self.random.random() < 0.2:
-            self.world.delete(self.classic.pop(self.random.choice(sorted(self.classic))))
-            return
-        self._made += 1
-        nodes = [*self.nodes, "unknown"]
-        made: Any = some_classic_object(self.random, nodes, self._classic_pods, self._made)
-        # A deleted object does not come back: a new one has another uid.
-        meta = msgspec.structs.replace(made.metadata, uid=f"{made.uid}-{self._made}")
-        known = self.classic.get((made.kind, made.key))
-        if known is not None:
-            meta = msgspec.structs.replace(meta, uid=known.uid)
-        made = msgspec.structs.replace(made, metadata=meta)
-        self.classic[made.kind, made.key] = made
         self.world.upsert(made)
 
     # --- objects

@@ -6,6 +6,7 @@ import msgspec
 
 from holdfast.api.classic_dra.names import MAX_ENTRIES, POD_CLAIMS, WAIT_FOR_FIRST_CONSUMER
 from holdfast.api.meta import ObjectMeta, Struct
+from holdfast.api.pod_claim_errors import InvalidEntries
 
 
 class ParametersReference(Struct, frozen=True):
@@ -38,10 +39,6 @@ class ClassicClaimSource(Struct, frozen=True):
 
     resource_claim_name: str | None = None
     template: ClassicClaimTemplate | None = None
-
-
-class InvalidEntries(ValueError):
-    """The classic claims of a pod cannot be read; the message says why."""
 
 
 class AnnotationEntry(Struct, frozen=True):

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from holdfast.api.classic_dra.claim_sources import (
     ClassicClaimSource,
     ClassicClaimTemplate,
-    InvalidEntries,
     decode_annotation,
 )
 from holdfast.api.classic_dra.names import POD_CLAIMS
 from holdfast.api.meta import Object, is_controlled_by
 from holdfast.api.pod import Pod
+from holdfast.api.pod_claim_errors import InvalidEntries
 
 
 @dataclass(frozen=True, slots=True)

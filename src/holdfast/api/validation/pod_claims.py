@@ -6,7 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from holdfast.api import field_errors
-from holdfast.api.classic_dra.validation import check_classic_source, check_entry_count
+from holdfast.api.classic_dra.validation import (
+    check_classic_source,
+    check_entry_count,
+    check_inline_names,
+)
 from holdfast.api.decode import JsonMapping
 from holdfast.api.json_fields import map_at, maps_at, text_at
 from holdfast.api.validation.names import check_label, check_subdomain
@@ -63,6 +67,14 @@ def _check_claim(claim: JsonMapping, seen: set[str], path: str) -> Iterator[Caus
         yield field_errors.invalid(path, claim, message)
     for key in given:
         yield from check_subdomain(claim[key], f"{path}.{key}")
+
+
+def check_claim_names(pod: JsonMapping) -> Iterator[Cause]:
+    """Yield the claims that are created for a pod with names that no object can have.
+
+    Names of structured claims are generated, so that they are valid; those of classic ones are not.
+    """
+    yield from check_inline_names(pod)
 
 
 def _check_uses(uses: Sequence[Any], known: Mapping[str, bool], path: str) -> Iterator[Cause]:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from holdfast.api import scheme
-from holdfast.api.classic_dra.claim_sources import InvalidEntries
 from holdfast.api.classic_dra.claims import classic_entries
 from holdfast.api.classic_dra.names import MAX_CONSUMERS
 from holdfast.api.decode import JsonObject
 from holdfast.api.meta import Object
 from holdfast.api.pod import Pod
+from holdfast.api.pod_claim_errors import InvalidEntries
 from holdfast.api.workloads import Event
 from holdfast.cli.table import join_names
 from holdfast.client.client import Client

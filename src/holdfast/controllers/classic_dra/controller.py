@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection
 
-from holdfast.api.classic_dra.claim_sources import InvalidEntries
 from holdfast.api.classic_dra.claims import readable_entries
 from holdfast.api.classic_dra.names import KEP_GROUP, OWN_GROUP, POD_CLAIMS
 from holdfast.api.classic_dra.types import ClassicClaim, ClassicResources, classic_resources
 from holdfast.api.meta import Object, controller_of, is_controlled_by
 from holdfast.api.pod import Pod
+from holdfast.api.pod_claim_errors import InvalidEntries
 from holdfast.api.resource_quota import ResourceQuota
 from holdfast.api.scheme import PODS, RESOURCE_QUOTAS
 from holdfast.client.informer_cache import ChangeType

@@ -21,9 +21,9 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from weakref import WeakValueDictionary
 
-from holdfast.api.classic_dra.claim_sources import InvalidEntries
-from holdfast.api.classic_dra.types import ClassicClaim
+from holdfast.api.devices import ResourceClaim
 from holdfast.api.pod import Pod
+from holdfast.api.pod_claim_errors import InvalidEntries
 from holdfast.client.client import Client
 from holdfast.node.agent.checkpoint_file import CheckpointFile
 from holdfast.node.agent.claim_checkpoint import (
@@ -306,7 +306,7 @@ class ClaimManager:
         Its pods must have ended: those that a claim is no longer reserved for, unless the agent has
         yet to stop them.
         """
-        if not isinstance(claim, ClassicClaim):
+        if isinstance(claim, ResourceClaim):
             return
         fresh = claim_info_of(claim)
         for old in [each for each in self._claims.values() if each.key == fresh.key]:

@@ -11,8 +11,11 @@ from holdfast.api.devices import ResourceClaim
 from holdfast.api.meta import is_controlled_by
 from holdfast.api.pod import Container, Pod, PodResourceClaim, claim_name
 from holdfast.api.quantity import units
+from holdfast.api.resource import Resource
 
 AnyClaim = ResourceClaim | ClassicClaim
+ClassicClaimResource = Resource[ClassicClaim]
+"""The resource of classic claims, in the group that is served."""
 ClaimKey = tuple[str, str, bool]
 """Namespace and name of a claim, and whether it is classic."""
 

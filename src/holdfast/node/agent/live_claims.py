@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from holdfast.api.classic_dra.claim_sources import InvalidEntries
-from holdfast.api.classic_dra.types import ClassicClaim, classic_resources
+from holdfast.api.devices import ResourceClaim
 from holdfast.api.pod import Pod
-from holdfast.api.resource import Resource
+from holdfast.api.pod_claim_errors import InvalidEntries
 from holdfast.api.scheme import RESOURCE_CLAIMS
-from holdfast.client.classic_group import find_classic_group
 from holdfast.client.client import Client
+from holdfast.client.discovery import find_classic_resources
 from holdfast.node.agent.claim_checkpoint import ClaimInfoState, DriverState
-from holdfast.node.agent.claims import AnyClaim, NeededClaim, claim_problem, not_created
+from holdfast.node.agent.claims import (
+    AnyClaim,
+    ClassicClaimResource,
+    NeededClaim,
+    claim_problem,
+    not_created,
+)
 from holdfast.node.agent.pod_devices import NotPrepared, failed_prepare
 from holdfast.runtime.errors import HoldfastError, NotFound
 
@@ -32,7 +37,7 @@ def not_prepared(error: Exception) -> NotPrepared:
 class LiveClaims:
     """Reads claims of both generations; finds the group of classic ones unless it is given."""
 
-    def __init__(self, client: Client, classic: Resource[ClassicClaim] | None = None) -> None:
+    def __init__(self, client: Client, classic: ClassicClaimResource | None = None) -> None:
         self._client = client
         self._classic = classic
 
@@ -77,7 +82,7 @@ class LiveClaims:
             live_claim = await self._get(claim.name, claim.namespace, classic=True)
         except NotFound:
             return None
-        if not isinstance(live_claim, ClassicClaim) or live_claim.uid != claim.uid:
+        if isinstance(live_claim, ResourceClaim) or live_claim.uid != claim.uid:
             return None
         allocation = live_claim.status.allocation
         return None if allocation is None else allocation.resource_handle
@@ -86,27 +91,24 @@ class LiveClaims:
         if not classic:
             return await self._client.get(RESOURCE_CLAIMS, name, namespace)
         if self._classic is None:
-            group = await find_classic_group(self._client)
-            if not group:
+            resources = await find_classic_resources(self._client)
+            if resources is None:
                 raise NotUsable("the API server does not serve the kinds of classic DRA")
-            self._classic = classic_resources(group).claims
+            self._classic = resources.claims
         return await self._client.get(self._classic, name, namespace)
 
 
 def claim_info_of(claim: AnyClaim) -> ClaimInfoState:
     """Return the entry of the checkpoint for an allocated claim that is to be prepared."""
-    if isinstance(claim, ClassicClaim):
-        return _classic_claim_info(claim)
-    devices = tuple(
-        f"{each.driver}/{each.pool}/{each.device}/{each.share_id or ''}" for each in claim.results
-    )
-    drivers = {result.driver: DriverState() for result in claim.results}
-    return ClaimInfoState(
-        claim.uid, claim.name, claim.namespace, drivers=drivers, allocation=devices
-    )
-
-
-def _classic_claim_info(claim: ClassicClaim) -> ClaimInfoState:
+    if isinstance(claim, ResourceClaim):
+        devices = tuple(
+            f"{each.driver}/{each.pool}/{each.device}/{each.share_id or ''}"
+            for each in claim.results
+        )
+        drivers = {result.driver: DriverState() for result in claim.results}
+        return ClaimInfoState(
+            claim.uid, claim.name, claim.namespace, drivers=drivers, allocation=devices
+        )
     driver, allocation = claim.status.driver_name, claim.status.allocation
     handle = allocation.resource_handle if allocation is not None else ""
     return ClaimInfoState(

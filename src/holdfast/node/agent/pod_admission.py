@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from holdfast.api.classic_dra.names import POD_CLAIMS
 from holdfast.api.node import Node
 from holdfast.api.node_selection import required_nodes
 from holdfast.api.pod import Pod
@@ -46,7 +45,7 @@ def admit(pod: Pod, node: Node, others: Iterable[Pod]) -> PodRejection | None:
 def unsupported_claims(pod: Pod) -> PodRejection | None:
     """Return why a node without ``DynamicResourceAllocation`` does not take a pod."""
     special = pod.status.extended_resource_claim_status
-    if not pod.spec.resource_claims and POD_CLAIMS not in pod.metadata.annotations and not special:
+    if not pod.names_claims and not special:
         return None
     return PodRejection(
         "PodFeatureUnsupported",

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from holdfast.api.classic_dra.claim_sources import InvalidEntries
 from holdfast.api.pod import Pod
+from holdfast.api.pod_claim_errors import InvalidEntries
 from holdfast.client.client import Client
 from holdfast.node.agent.claim_manager import ClaimManager
 from holdfast.node.agent.claims import needed_claims

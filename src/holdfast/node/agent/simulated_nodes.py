@@ -11,15 +11,16 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import defaultdict
+from typing import Any
 
-from holdfast.api.classic_dra.claim_sources import InvalidEntries
-from holdfast.api.classic_dra.types import ClassicClaim, classic_resources
+from holdfast.api.devices import ResourceClaim
 from holdfast.api.meta import ObjectReference
 from holdfast.api.node_names import AGENT_LABEL, FAILED_ANNOTATION, SIMULATED, STANDALONE
+from holdfast.api.pod_claim_errors import InvalidEntries
 from holdfast.api.scheme import RESOURCE_CLAIMS
 from holdfast.client.backoff import retry
-from holdfast.client.classic_group import find_classic_group
 from holdfast.client.client import Client, PatchType
+from holdfast.client.discovery import find_classic_resources
 from holdfast.client.events import EventRecorder
 from holdfast.client.informer import Informer
 from holdfast.client.informer_cache import ChangeType
@@ -92,7 +93,8 @@ class SimulatedNodes:
         self._nodes = self._informers.get(AGENT_NODES)
         self._pods = self._informers.get(AGENT_PODS)
         self._claims = self._informers.get(RESOURCE_CLAIMS) if claims else None
-        self._classic: Informer[ClassicClaim] | None = None
+        self._classic: Informer[Any] | None = None
+        """Of classic claims, if they are served."""
         self._node_leases = NodeLeases(client, clock)
         self._queue = WorkQueue(clock)
         self._pod_ips = AddressPool(POD_NETWORK)
@@ -109,11 +111,11 @@ class SimulatedNodes:
         """Start the informers, wait until they have synced, and work in the background."""
         self._recorder.start()
         await self._node_leases.list_stored()
-        group = ""
+        classic = None
         if self._claims is not None:
-            group = await retry(lambda: find_classic_group(self._client), self._clock)
-        if group:
-            self._classic = self._informers.get(classic_resources(group).claims)
+            classic = await retry(lambda: find_classic_resources(self._client), self._clock)
+        if classic is not None:
+            self._classic = self._informers.get(classic.claims)
             self._classic.add_handler(self._claim_changed)
         await self._informers.start()
         self._tasks = [
@@ -184,7 +186,7 @@ class SimulatedNodes:
     def _claim_changed(self, kind: ChangeType, old: AnyClaim | None, new: AnyClaim | None) -> None:
         either = new or old
         assert either is not None
-        changed = either.namespace, either.name, isinstance(either, ClassicClaim)
+        changed = either.namespace, either.name, not isinstance(either, ResourceClaim)
         for key in self._waiting_for_claim.pop(changed, ()):
             self._queue.add(_POD + key)
 

@@ -16,8 +16,6 @@ import yaml
 from holdfast.client.client import Client
 from holdfast.client.http import HttpTransport
 from holdfast.client.kubeconfig import load
-from holdfast.node.driverkit.classic_dra.controller_process import run_controller
-from holdfast.node.driverkit.classic_dra.extender import run_extender
 from holdfast.node.driverkit.driver import Driver
 from holdfast.node.driverkit.process import DriverProcess, DriverSettings
 from holdfast.node.kubelet_api import PLUGINS_DIRECTORY, REGISTRY_DIRECTORY
@@ -52,15 +50,15 @@ async def _run(driver: Driver, flags: argparse.Namespace) -> None:
     stop = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    works = []
+    works, classic = [], driver.classic.parts(driver)
     if part in ("plugin", "all"):
         works.append(_run_plugin(driver, flags, stop))
     if part in ("controller", "all"):
-        works.append(run_controller(driver, flags.kubeconfig, stop))
+        works.append(classic.run_controller(flags.kubeconfig, stop))
     if part == "extender" or (part == "all" and flags.extender_port is not None):
         port = EXTENDER_PORT if flags.extender_port is None else flags.extender_port
         address = flags.extender_address
-        works.append(run_extender(driver, flags.kubeconfig, address, port, stop))
+        works.append(classic.run_extender(flags.kubeconfig, address, port, stop))
     tasks = [asyncio.create_task(work) for work in works]
     try:
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)

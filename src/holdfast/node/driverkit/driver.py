@@ -10,7 +10,6 @@ from holdfast.api.validation.device_names import check_driver
 from holdfast.node.driverkit.author_functions import AuthorFunction, F
 from holdfast.node.driverkit.claims import Claim, Prepared
 from holdfast.node.driverkit.classic_dra.functions import ClassicFunctions
-from holdfast.node.driverkit.classic_dra.parameters import crd_of
 from holdfast.node.driverkit.inventory import Device, InvalidInventory, Item, Taint, pools_of
 from holdfast.runtime.errors import BadConfiguration
 
@@ -145,8 +144,7 @@ class Driver:
 
     def crds(self) -> list[dict[str, Any]]:
         """Return the CRDs of the parameters: those of claims have namespaces, of classes not."""
-        types = ((self.classic.params, True), (self.classic.class_params, False))
-        return [crd_of(kind, self.name, namespaced=named) for kind, named in types if kind]
+        return self.classic.crds()
 
     async def pools(self, node: str) -> dict[str, list[Item]]:
         """Ask for the inventory, with a taint on each device that is not healthy."""

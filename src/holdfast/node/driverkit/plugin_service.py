@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,6 @@ import grpc.aio
 
 from holdfast.node.driverkit.checkpoint import PreparedClaim
 from holdfast.node.driverkit.claims import AllocatedDevice
-from holdfast.node.driverkit.classic_dra.node_service import CLASSIC_VERSION, serve_classic
 from holdfast.node.driverkit.preparation import ClaimPreparation
 from holdfast.node.kubelet_api import (
     DRA_PLUGIN,
@@ -31,14 +31,20 @@ STOP_SECONDS = 5.0
 log = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True, slots=True)
+class NodeService:
+    """A service of a driver's socket, besides DRAPlugin."""
+
+    version: str
+    """The version with which it is registered."""
+    add_to: Callable[[grpc.aio.Server], None]
+
+
 class PluginSockets:
     """The two sockets of a driver: ``dra.sock`` in its own directory and one for registration."""
 
-    def __init__(
-        self, driver: str, registry_dir: Path, plugin_dir: Path, *, classic: bool = False
-    ) -> None:
+    def __init__(self, driver: str, registry_dir: Path, plugin_dir: Path) -> None:
         self._driver = driver
-        self._classic = classic
         self._dra = (plugin_dir / "dra.sock").absolute()
         self._registration = (registry_dir / f"{driver}-reg.sock").absolute()
         self._servers: list[grpc.aio.Server] = []
@@ -50,7 +56,10 @@ class PluginSockets:
                 )
 
     async def start(
-        self, preparation: ClaimPreparation, on_status: Callable[[bool, str], None]
+        self,
+        preparation: ClaimPreparation,
+        on_status: Callable[[bool, str], None],
+        services: Sequence[NodeService] = (),
     ) -> None:
         """Serve; the registration socket comes last, when calls can be answered."""
         dra = grpc.aio.server()
@@ -58,11 +67,11 @@ class PluginSockets:
         dra_v1beta1_pb2_grpc.add_DRAPluginServicer_to_server(
             _DraPlugin(dra_v1beta1_pb2, preparation), dra
         )
-        if self._classic:
-            serve_classic(dra, preparation)
+        for each in services:
+            each.add_to(dra)
         await self._serve(dra, self._dra)
         registration = grpc.aio.server()
-        versions = [DRA_V1, DRA_V1BETA1, *([CLASSIC_VERSION] if self._classic else [])]
+        versions = [DRA_V1, DRA_V1BETA1, *(each.version for each in services)]
         service = _Registration(self._driver, str(self._dra), versions, on_status)
         plugin_registration_pb2_grpc.add_RegistrationServicer_to_server(service, registration)
         await self._serve(registration, self._registration)

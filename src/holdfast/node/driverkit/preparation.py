@@ -10,20 +10,12 @@ from typing import TypeVar
 
 import msgspec
 
-from holdfast.api.classic_dra.shadows import classic_reference
-from holdfast.api.classic_dra.types import ClassicClaim
 from holdfast.api.devices import ResourceClaim
 from holdfast.api.scheme import RESOURCE_CLAIMS
 from holdfast.client.client import Client
 from holdfast.node.cdi.files import file_name, remove_spec, write_spec
 from holdfast.node.driverkit.checkpoint import Checkpoint, PreparedClaim
 from holdfast.node.driverkit.claims import Claim, DriverError, Prepared, cdi_spec_of, claim_of
-from holdfast.node.driverkit.classic_dra.node_claims import (
-    add_granted,
-    classic_claim,
-    has_nothing,
-    read_classic_claim,
-)
 from holdfast.node.driverkit.driver import Driver
 from holdfast.runtime.errors import HoldfastError, NotFound
 
@@ -53,12 +45,6 @@ class ClaimPreparation:
         """Prepare a claim, or return how it is prepared already; raises HoldfastError."""
         return await self._uninterrupted(self._prepare(namespace, name, uid))
 
-    async def prepare_classic(
-        self, namespace: str, name: str, uid: str, handle: str
-    ) -> PreparedClaim:
-        """Prepare a claim of classic DRA; a new handle is prepared again; raises HoldfastError."""
-        return await self._uninterrupted(self._prepare_classic(namespace, name, uid, handle))
-
     async def unprepare(self, uid: str) -> None:
         """Undo the preparation of a claim, if there is one; raises HoldfastError."""
         await self._uninterrupted(self._unprepare(uid))
@@ -83,78 +69,27 @@ class ClaimPreparation:
 
     async def _prepare(self, namespace: str, name: str, uid: str) -> PreparedClaim:
         resource_claim = await self._read(namespace, name, uid)
-        claim = claim_of(resource_claim, self._driver.name)
-        if (reference := classic_reference(resource_claim, self._driver.name)) is not None:
-            classic = await read_classic_claim(
-                self._client, resource_claim, reference, self._driver.name
-            )
-            return await self._prepare_shadow(claim, classic)
+        return await self._prepare_allocated(
+            resource_claim, claim_of(resource_claim, self._driver.name)
+        )
+
+    async def _prepare_allocated(
+        self, resource_claim: ResourceClaim, claim: Claim
+    ) -> PreparedClaim:
+        """Prepare a claim as it is stored, of which this driver has ``claim``."""
         async with self._one_at_a_time:
-            known = self._checkpoint.get(uid)
+            known = self._checkpoint.get(claim.uid)
             if known is not None and known.devices != claim.devices:
                 # Deallocated and allocated again, without a call in between.
                 await self._undo(known)
                 known = None
             if known is not None and known.done and self._files_exist(known):
                 return known
-            entry = PreparedClaim(namespace, name, uid, claim.devices)
+            entry = PreparedClaim(claim.namespace, claim.name, claim.uid, claim.devices)
             # Before the handler: if this process ends in it, unprepare must be called.
             self._checkpoint.put(entry)
             prepared = await self._handled(self._driver.call_prepare(claim), "prepare")
             return self._store(claim, prepared)
-
-    async def _prepare_classic(
-        self, namespace: str, name: str, uid: str, handle: str
-    ) -> PreparedClaim:
-        async with self._one_at_a_time:
-            return await self._prepare_handle(namespace, name, uid, handle, called=True)
-
-    async def _prepare_shadow(self, shadow: Claim, classic: ClassicClaim) -> PreparedClaim:
-        """Prepare a classic claim for one of the claims that stand for it, each of another pod."""
-        assert classic.status.allocation is not None, "read_classic_claim checks it"
-        async with self._one_at_a_time:
-            known = self._checkpoint.get(shadow.uid)
-            if known is not None and known.stands_for != classic.uid:
-                await self._undo(known)
-            entry = PreparedClaim(
-                shadow.namespace, shadow.name, shadow.uid, shadow.devices, stands_for=classic.uid
-            )
-            self._checkpoint.put(entry)
-            handle = classic.status.allocation.resource_handle
-            prepared = await self._prepare_handle(
-                classic.namespace, classic.name, classic.uid, handle
-            )
-            done = msgspec.structs.replace(entry, cdi_ids=prepared.cdi_ids, done=True)
-            self._checkpoint.put(done)
-            return done
-
-    async def _prepare_handle(
-        self, namespace: str, name: str, uid: str, handle: str, *, called: bool = False
-    ) -> PreparedClaim:
-        known = self._checkpoint.get(uid)
-        if known is not None and called and not known.called:
-            known = msgspec.structs.replace(known, called=True)
-            self._checkpoint.put(known)
-        same = known is not None and known.done and known.handle == handle
-        if known is not None and same and self._files_exist(known):
-            return known
-        called = called or (known is not None and known.called)
-        claim = classic_claim(namespace, name, uid, handle, self._driver.classic.handle)
-        entry = PreparedClaim(namespace, name, uid, claim.devices, handle=handle, called=called)
-        self._checkpoint.put(entry)
-        prepared: Prepared = None
-        if not has_nothing(claim):
-            prepared = await self._handled(self._driver.call_prepare(claim), "prepare")
-        with_amount = add_granted(self._driver.name, claim, prepared)
-        spec, _ = cdi_spec_of(self._driver.name, claim, with_amount)
-        if spec.devices:
-            write_spec(spec, self._file(uid))
-        else:
-            remove_spec(self._file(uid))
-        ids = tuple(spec.qualified(device) for device in spec.devices)
-        done = msgspec.structs.replace(entry, cdi_ids=(ids,), done=True)
-        self._checkpoint.put(done)
-        return done
 
     def _store(self, claim: Claim, prepared: Prepared) -> PreparedClaim:
         spec, names = cdi_spec_of(self._driver.name, claim, prepared)
@@ -174,30 +109,23 @@ class ClaimPreparation:
     async def _unprepare(self, uid: str) -> None:
         async with self._one_at_a_time:
             known = self._checkpoint.get(uid)
-            if known is not None and self._checkpoint.users_of(uid):
-                self._checkpoint.put(msgspec.structs.replace(known, called=False))
-            elif known is not None:
-                await self._undo(known)
+            if known is not None:
+                await self._release(known)
+
+    async def _release(self, known: PreparedClaim) -> None:
+        """Undo a preparation that the node needs no longer."""
+        await self._undo(known)
 
     async def _undo(self, known: PreparedClaim) -> None:
-        if known.stands_for:
-            classic = self._checkpoint.get(known.stands_for)
-            last = self._checkpoint.users_of(known.stands_for) == [known.uid]
-            if classic is not None and last and not classic.called:
-                await self._undo(classic)
-            self._checkpoint.remove(known.uid)
-            return
         if known.done:
             # If the handler does not end well, the next prepare must not rely on its effect.
             self._checkpoint.put(msgspec.structs.replace(known, done=False))
-        claim = known.claim
-        if known.handle is not None:
-            parts = (known.namespace, known.name, known.uid, known.handle)
-            claim = classic_claim(*parts, self._driver.classic.handle)
-        if not has_nothing(claim):
-            await self._handled(self._driver.call_unprepare(claim), "unprepare")
+        await self._call_unprepare(known)
         remove_spec(self._file(known.uid))
         self._checkpoint.remove(known.uid)
+
+    async def _call_unprepare(self, known: PreparedClaim) -> None:
+        await self._handled(self._driver.call_unprepare(known.claim), "unprepare")
 
     async def _read(self, namespace: str, name: str, uid: str) -> ResourceClaim:
         try:

@@ -13,17 +13,10 @@ from aiohttp import web
 
 from holdfast.client.client import Client
 from holdfast.node.driverkit.checkpoint import Checkpoint
-from holdfast.node.driverkit.classic_dra.inventory_publisher import (
-    DividedPublisher,
-    InventoryPublisher,
-    NothingToPublish,
-    Publisher,
-)
-from holdfast.node.driverkit.classic_dra.node_allocation import NodeAllocation
 from holdfast.node.driverkit.driver import Driver
 from holdfast.node.driverkit.plugin_service import STOP_SECONDS, PluginSockets
 from holdfast.node.driverkit.preparation import ClaimPreparation
-from holdfast.node.driverkit.slice_publisher import SlicePublisher
+from holdfast.node.driverkit.slice_publisher import Publisher, SlicePublisher
 from holdfast.runtime.clock import Clock
 from holdfast.runtime.errors import HoldfastError, Refused
 from holdfast.runtime.health_checks import page
@@ -56,11 +49,12 @@ class DriverProcess:
         self._settings = settings
         self._clock = clock
         self._directory = settings.plugins_dir / driver.name
-        classic = bool(driver.classic)
-        self._sockets = PluginSockets(
-            driver.name, settings.registry_dir, self._directory, classic=classic
+        self._sockets = PluginSockets(driver.name, settings.registry_dir, self._directory)
+        self._classic = driver.classic.parts(driver)
+        node = settings.node_name
+        self.publisher: Publisher = self._classic.publisher(node, client, clock) or SlicePublisher(
+            client, clock, driver.name, node
         )
-        self.publisher = _publisher(driver, settings.node_name, client, clock)
         self._client = client
         self._preparation: ClaimPreparation | None = None
         self._tasks: list[asyncio.Task[None]] = []
@@ -79,17 +73,20 @@ class DriverProcess:
         try:
             await self._refresh()
             checkpoint = Checkpoint(self._directory / "checkpoint.json")
-            self._preparation = ClaimPreparation(
-                self._driver, self._client, checkpoint, self._settings.cdi_dir
+            preparation = self._classic.preparation(
+                self._client, checkpoint, self._settings.cdi_dir
             )
-            await self._sockets.start(self._preparation, self._on_status)
+            self._preparation = preparation
+            services = self._classic.services(preparation)
+            await self._sockets.start(preparation, self._on_status, services)
             await self._serve_health()
             self._tasks = [
                 asyncio.create_task(self._publish(), name="publisher"),
                 asyncio.create_task(self._keep_refreshing(), name="inventory"),
             ]
-            if (allocation := self._node_allocation()) is not None:
-                self._tasks.append(asyncio.create_task(allocation.run(), name="allocation"))
+            node = self._settings.node_name
+            classic = self._classic.tasks(node, self._client, self._clock)
+            self._tasks += [asyncio.create_task(run, name=name) for name, run in classic.items()]
         except BaseException:
             await self.stop()
             raise
@@ -136,20 +133,6 @@ class DriverProcess:
             "registration": self._registration_problem,
             "inventory object" if self._driver.classic else "slices": self.publisher.problem,
         }
-
-    def _node_allocation(self) -> NodeAllocation | None:
-        """Return what answers bookings, if the driver allocates on nodes."""
-        classic = self._driver.classic
-        if classic.allocate_on_node is None:
-            return None
-        return NodeAllocation(
-            self._client,
-            self._clock,
-            self._driver.namespace,
-            self._settings.node_name,
-            function=classic.allocate_on_node,
-            types=(classic.params, classic.class_params),
-        )
 
     def _raise_failure(self) -> None:
         for task in self._tasks:
@@ -221,16 +204,3 @@ class DriverProcess:
         checks = {part: (lambda text=text: text) for part, text in problems.items()}
         status, text = page(name, checks, verbose="verbose" in request.query)
         return web.Response(status=status, text=text)
-
-
-def _publisher(driver: Driver, node: str, client: Client, clock: Clock) -> Publisher:
-    """Return what publishes the devices of a node: slices, or an inventory of classic DRA."""
-    if not driver.classic:
-        return SlicePublisher(client, clock, driver.name, node)
-    if driver.classic.needs_no_inventory:
-        return NothingToPublish()
-    inventory = InventoryPublisher(client, clock, driver.name, driver.namespace, node)
-    if driver.classic.structured is None:
-        return inventory
-    slices = SlicePublisher(client, clock, driver.name, node)
-    return DividedPublisher(inventory, slices, node, driver.classic.structured)

@@ -15,7 +15,7 @@ import asyncio
 import logging
 from collections.abc import Coroutine, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, Protocol
 
 from holdfast.api.decode import JsonObject
 from holdfast.api.resource import Resource, Untyped
@@ -51,6 +51,29 @@ _SLICES: Untyped = Resource(
 )
 
 log = logging.getLogger(__name__)
+
+
+class Publisher(Protocol):
+    """Publishes the devices of a node."""
+
+    published: asyncio.Event
+
+    @property
+    def problem(self) -> str:
+        """Why they are not published, or ""."""
+        ...
+
+    def publish(self, pools: Mapping[str, Sequence[Item]]) -> bool:
+        """Publish devices from now on and return whether they changed."""
+        ...
+
+    def resync(self) -> None:
+        """Compare what is stored with the devices now."""
+        ...
+
+    async def run(self) -> None:
+        """Publish until cancelled."""
+        ...
 
 
 class SlicePublisher:

@@ -7,17 +7,16 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from holdfast.api import scheme
-from holdfast.api.classic_dra.types import classic_resources
 from holdfast.api.devices import DeviceTaintRule
 from holdfast.api.object_interner import ObjectInterner
-from holdfast.api.pod import Pod
+from holdfast.api.pod import Pod, without_claims
 from holdfast.api.reservation import Reservation
 from holdfast.api.resource import Resource
 from holdfast.client.backoff import retry
-from holdfast.client.classic_group import find_classic_group
 from holdfast.client.client import Client
 from holdfast.client.discovery import (
     SERVED_CHECK_BACKOFF,
+    find_classic_resources,
     find_taint_rules,
     is_served,
     may_list,
@@ -32,7 +31,6 @@ from holdfast.runtime.repeated_log import Repeats
 from holdfast.scheduling.framework.events import EventResource
 from holdfast.scheduling.scheduler.event_handlers import EventHandlers
 from holdfast.scheduling.scheduler.reservation_handlers import ReservationEventHandlers
-from holdfast.state.devices.features import without_claims
 
 log = logging.getLogger(__name__)
 
@@ -218,23 +216,21 @@ class SchedulerInformers:
         def on_failure(failure: HoldfastError) -> None:
             log.warning("looking for classic DRA failed: %s; trying again", failure)
 
-        group = await retry(
-            lambda: find_classic_group(self._client),
+        resources = await retry(
+            lambda: find_classic_resources(self._client),
             self._clock,
             SERVED_CHECK_BACKOFF,
             on_failure=on_failure,
         )
-        resources = classic_resources(group)
-        pairs: list[tuple[Resource[Any], Any]] = [
+        if resources is None or not all([await self._served(each) for each in resources.all]):
+            log.info("classic DRA is not served here: install deploy/crds and restart to use it")
+            return []
+        self._world.classic.resources = resources
+        return [
             (resources.classes, self._handler_for(EventResource.CLASSIC_RESOURCE_CLASS)),
             (resources.claims, self._handler_for(EventResource.CLASSIC_RESOURCE_CLAIM)),
             (resources.pod_scheduling, self._handler_for(EventResource.POD_SCHEDULING)),
         ]
-        if not group or not all([await self._served(resource) for resource, _ in pairs]):
-            log.info("classic DRA is not served here: install deploy/crds and restart to use it")
-            return []
-        self._world.classic.resources = resources
-        return pairs
 
     async def _served(self, resource: Resource[Any]) -> bool:
         return await is_served(self._client, resource, self._clock)

@@ -14,7 +14,6 @@ from typing import Any
 import msgspec
 
 from holdfast.api import reservation_status
-from holdfast.api.classic_dra.claims import readable_entries
 from holdfast.api.group_scheduling import NOT_IMPLEMENTED, ignored_group_requests
 from holdfast.api.meta import Condition, Object, version_guard
 from holdfast.api.scheme import EVENTS, PODS
@@ -178,7 +177,7 @@ class StatusReporter:
     async def _claim_failure(self, pod_info: PodInfo) -> str:
         """Return why the last creation of a claim of the pod has failed, or ""."""
         pod = pod_info.pod
-        if not (pod.spec.resource_claims or readable_entries(pod)):
+        if not pod.names_claims:
             return ""
         fields = f"involvedObject.uid={pod_info.uid},reason={CLAIM_NOT_CREATED}"
         try:

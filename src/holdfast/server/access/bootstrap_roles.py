@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from holdfast.api.classic_dra.names import KEP_GROUP, OWN_GROUP
 from holdfast.api.decode import JsonObject
 from holdfast.api.scheduling_rights import GROUP as SCHEDULING_RIGHTS
 from holdfast.api.scheduling_rights import (
@@ -10,6 +9,9 @@ from holdfast.api.scheduling_rights import (
     WRITE_ALLOCATIONS,
     SchedulingRight,
 )
+from holdfast.server.added_group import Resources
+from holdfast.server.added_group import policy_rule as _rule
+from holdfast.server.added_groups import ADDED_GROUPS
 from holdfast.server.user import (
     AUTHENTICATED,
     CONTROLLER_MANAGER,
@@ -23,9 +25,8 @@ _WRITE = ["create", "delete", "deletecollection", "patch", "update"]
 _LABELS = {"kubernetes.io/bootstrapping": "rbac-defaults"}
 _KOORDINATOR, _POLICIES = "scheduling.koordinator.sh", "scheduling.sigs.x-k8s.io"
 _TOPOLOGY = "topology.node.k8s.io"
-_CLASS_VIEWER = "holdfast:classic-dra-class-viewer"
-_Resources = tuple[tuple[str, tuple[str, ...]], ...]
-_WORKLOADS: _Resources = (
+_ADDED = [added.rights for added in ADDED_GROUPS]
+_WORKLOADS: Resources = (
     ("", ("configmaps", "events", "persistentvolumeclaims", "pods", "replicationcontrollers",
           "replicationcontrollers/scale", "serviceaccounts", "services")),
     ("apps", ("daemonsets", "deployments", "deployments/scale", "replicasets",
@@ -35,23 +36,24 @@ _WORKLOADS: _Resources = (
     ("networking.k8s.io", ("ingresses", "networkpolicies")),
     ("policy", ("poddisruptionbudgets",)),
     ("resource.k8s.io", ("resourceclaims", "resourceclaimtemplates")),
-    (KEP_GROUP, ("resourceclaims",)),
+    *(each for added in _ADDED for each in added.workloads),
     (_KOORDINATOR, ("podmigrationjobs",)),
 )  # fmt: skip
 # Resources that the users of a namespace may read but not write.
-_READ_ONLY: _Resources = (
+_READ_ONLY: Resources = (
     ("", ("bindings", "endpoints", "limitranges", "namespaces", "pods/log", "pods/status",
           "resourcequotas")),
     ("apps", ("controllerrevisions",)),
     ("discovery.k8s.io", ("endpointslices",)),
-    (KEP_GROUP, ("podschedulings",)),
+    *(each for added in _ADDED for each in added.read_only),
     (_KOORDINATOR, ("devices", "reservations")),
     (_TOPOLOGY, ("noderesourcetopologies",)),
 )  # fmt: skip
 
 
-def _rule(group: str, resources: list[str], verbs: list[str]) -> JsonObject:
-    return {"verbs": verbs, "apiGroups": [group], "resources": resources}
+def _added_rules(role: str) -> list[JsonObject]:
+    """Return the rules that added groups give a role."""
+    return [dict(rule) for added in _ADDED for rule in added.rules.get(role, ())]
 
 
 def _right(right: SchedulingRight) -> JsonObject:
@@ -114,9 +116,7 @@ def _scheduler() -> list[JsonObject]:
         _rule("resource.k8s.io", ["deviceclasses", "devicetaintrules", "resourceslices"], _READ),
         _rule("resource.k8s.io", ["resourceclaims"], [*_READ, *changes, "create", "delete"]),
         _rule("resource.k8s.io", ["resourceclaims/status", "resourceclaims/binding"], changes),
-        _rule(KEP_GROUP, ["resourceclaims", "resourceclasses"], _READ),
-        _rule(KEP_GROUP, ["resourceclaims/status"], changes),
-        _rule(KEP_GROUP, ["podschedulings"], [*_READ, *changes, "create", "delete"]),
+        *_added_rules("system:kube-scheduler"),
         _rule(_KOORDINATOR, ["reservations"], [*_READ, *changes, "create", "delete"]),
         _rule(_KOORDINATOR, ["podmigrationjobs"], [*_READ, "patch", "delete"]),
         _rule(_KOORDINATOR, ["podmigrationjobs/status"], ["patch"]),
@@ -143,7 +143,7 @@ def _controllers() -> list[JsonObject]:
         _rule(_KOORDINATOR, ["reservations"], ["create"]),
         _rule("apps", ["replicasets"], ["create"]),
         _rule("resource.k8s.io", ["resourceclaims"], ["create"]),
-        _rule(KEP_GROUP, ["resourceclaims"], ["create"]),
+        *_added_rules("system:kube-controller-manager"),
     ]
 
 
@@ -159,29 +159,6 @@ def _descheduler() -> list[JsonObject]:
         _rule(_KOORDINATOR, ["podmigrationjobs"], [*listed, "create"]),
         _rule(_TOPOLOGY, ["noderesourcetopologies"], listed),
     ]
-
-
-def _classic_driver() -> list[JsonObject]:
-    """Return the rights of the controller of a classic driver, but for its own parameters."""
-    return [
-        _rule(KEP_GROUP, ["podschedulings", "resourceclasses"], _READ),
-        _rule(KEP_GROUP, ["resourceclaims"], [*_READ, "patch"]),
-        _rule(KEP_GROUP, ["podschedulings/status", "resourceclaims/status"], ["patch"]),
-        _rule(OWN_GROUP, ["nodeinventories"], [*_READ, "create", "patch"]),
-        _rule(OWN_GROUP, ["nodeinventories/status"], ["patch"]),
-        _rule("", ["namespaces", "nodes", "pods"], ["get"]),
-        _rule("", ["events"], ["create", "patch"]),
-    ]
-
-
-def _classic_driver_lease() -> list[JsonObject]:
-    """Return the rights for leader election, to be bound in the driver's namespace only."""
-    return [_rule("coordination.k8s.io", ["leases"], ["create", "get", "update"])]
-
-
-def _classic_class_viewer() -> list[JsonObject]:
-    """Return the right of all users to the classes that claims name; they are in no namespace."""
-    return [_rule(KEP_GROUP, ["resourceclasses"], _READ)]
 
 
 def _node_rules() -> list[JsonObject]:
@@ -215,8 +192,7 @@ def _node_rules() -> list[JsonObject]:
         _rule("node.k8s.io", ["runtimeclasses"], _READ),
         _rule("resource.k8s.io", ["resourceclaims"], ["get"]),
         _rule("resource.k8s.io", ["resourceslices"], ["deletecollection"]),
-        _rule(KEP_GROUP, ["resourceclaims"], ["get"]),
-        _rule(OWN_GROUP, ["nodeinventories"], ["get", "create", *changes]),
+        *_added_rules("system:node"),
         _rule(_KOORDINATOR, ["devices"], ["get", "create", *changes, "delete"]),
         _rule(_TOPOLOGY, ["noderesourcetopologies"], ["get", "create", *changes, "delete"]),
     ]
@@ -235,7 +211,7 @@ def _simulated_nodes() -> list[JsonObject]:
     return [
         _rule("", ["nodes", "pods"], ["list", "watch"]),
         _rule("resource.k8s.io", ["resourceclaims"], ["list", "watch"]),
-        _rule(KEP_GROUP, ["resourceclaims"], ["get", "list", "watch"]),
+        *_added_rules(SIMULATED_NODES.name),
         _rule("coordination.k8s.io", ["leases"], ["list"]),
         _rule("", ["events"], ["create", "patch"]),
         _rule("authentication.k8s.io", ["nodes"], ["impersonate:arbitrary-node"]),
@@ -276,9 +252,7 @@ ROLES = (
     _role(DESCHEDULER.name, _descheduler()),
     _role("system:node", NODE_RULES),
     _role(SIMULATED_NODES.name, _simulated_nodes()),
-    _role("holdfast:classic-dra-driver", _classic_driver()),
-    _role("holdfast:classic-dra-driver-lease", _classic_driver_lease()),
-    _role(_CLASS_VIEWER, _classic_class_viewer()),
+    *(_role(name, rules) for added in _ADDED for name, rules in added.roles.items()),
     _role("system:basic-user", _self_reviews()),
     _role("system:discovery", [_paths(*_DISCOVERY)]),
 )
@@ -290,7 +264,7 @@ BINDINGS = (
     ),
     _binding(DESCHEDULER.name, DESCHEDULER.name, "User", DESCHEDULER.name),
     _binding(SIMULATED_NODES.name, SIMULATED_NODES.name, "Group", SIMULATED_NODES.groups[0]),
-    _binding(_CLASS_VIEWER, _CLASS_VIEWER, "Group", AUTHENTICATED),
+    *(_binding(r, r, "Group", group) for added in _ADDED for r, group in added.bound.items()),
     _binding("system:basic-user", "system:basic-user", "Group", AUTHENTICATED),
     _binding("system:discovery", "system:discovery", "Group", AUTHENTICATED),
 )

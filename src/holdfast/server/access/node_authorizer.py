@@ -6,15 +6,15 @@ Writes are checked again when their content is known (``kinds.admission.node_res
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from holdfast.api import fields
-from holdfast.api.classic_dra.names import KEP_GROUP, OWN_GROUP
 from holdfast.api.node_names import LEASE_NAMESPACE
 from holdfast.runtime.errors import BadRequest
 from holdfast.server.access.bootstrap_roles import NODE_RULES
 from holdfast.server.access.node_graph import NodeGraph
-from holdfast.server.access.node_references import CLASSIC_CLAIMS
 from holdfast.server.access.rbac import rule_allows
+from holdfast.server.added_groups import ADDED_GROUPS
 from holdfast.server.store import Store
 from holdfast.server.wire.request_info import RequestInfo
 
@@ -48,8 +48,6 @@ class NodeAuthorizer:
             ("", "persistentvolumeclaims"): self._volume_claim,
             ("", "persistentvolumes"): self._get,
             ("resource.k8s.io", "resourceclaims"): self._get,
-            (KEP_GROUP, "resourceclaims"): self._classic_claim,
-            (OWN_GROUP, "nodeinventories"): _inventory,
             ("topology.node.k8s.io", "noderesourcetopologies"): _own_object("NodeResourceTopology"),
             ("scheduling.koordinator.sh", "devices"): _own_object("Device"),
             ("storage.k8s.io", "volumeattachments"): self._get,
@@ -61,6 +59,11 @@ class NodeAuthorizer:
             ("", "pods"): self._pod,
             ("certificates.k8s.io", "podcertificaterequests"): lambda node, info: "",
         }
+        for added in ADDED_GROUPS:
+            for resource, name in added.nodes.referenced.items():
+                self._rules[resource] = partial(self._get, plural=name)
+            for resource, own in added.nodes.objects.items():
+                self._rules[resource] = own.refusal
 
     def refusal(self, node: str, info: RequestInfo) -> str | None:
         """Return None if a node may make a request, else upstream's reason, which may be empty."""
@@ -93,9 +96,6 @@ class NodeAuthorizer:
         if info.subresource:
             return "cannot get subresource"
         return self._related(node, info, plural)
-
-    def _classic_claim(self, node: str, info: RequestInfo) -> str | None:
-        return self._get(node, info, CLASSIC_CLAIMS)
 
     def _volume_claim(self, node: str, info: RequestInfo) -> str | None:
         if info.subresource != "status":
@@ -166,16 +166,6 @@ def _lease(node: str, info: RequestInfo) -> str | None:
         return f'can only access leases in the "{LEASE_NAMESPACE}" system namespace'
     if info.verb != "create" and info.name != node:
         return "can only access node lease with the same name as the requesting node"
-    return _ALLOWED
-
-
-def _inventory(node: str, info: RequestInfo) -> str | None:
-    if info.verb not in ("get", "create", "update", "patch"):
-        return "can only get, create, update, or patch a NodeInventory"
-    if info.subresource:
-        return "cannot write NodeInventory subresources"
-    if info.verb != "create" and info.name != node:
-        return "can only access NodeInventory with the same name as the requesting node"
     return _ALLOWED
 
 

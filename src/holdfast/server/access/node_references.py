@@ -3,23 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import suppress
 
-import msgspec
-
-from holdfast.api.classic_dra.claim_sources import InvalidEntries
-from holdfast.api.classic_dra.claims import classic_entries
-from holdfast.api.classic_dra.names import KEP_GROUP, POD_CLAIMS
-from holdfast.api.decode import JsonMapping, convert_object
+from holdfast.api.decode import JsonMapping
 from holdfast.api.json_fields import list_at, map_at, maps_at, text_at
-from holdfast.api.pod import Pod
-from holdfast.runtime.errors import BadRequest
+from holdfast.server.added_groups import ADDED_GROUPS
 
 Reference = tuple[str, str, str]
-"""The plural, namespace and name of an object; classic claims have a plural with their group."""
+"""The plural, namespace and name of an object; added groups have plurals with the group."""
 SECRETS, CONFIG_MAPS, ACCOUNTS = "secrets", "configmaps", "serviceaccounts"
 VOLUME_CLAIMS, CLAIMS = "persistentvolumeclaims", "resourceclaims"
-CLASSIC_CLAIMS = f"{CLAIMS}.{KEP_GROUP}"
 MIRROR_ANNOTATION = "kubernetes.io/config.mirror"
 _CONTAINERS = ("containers", "initContainers", "ephemeralContainers")
 # Volume sources with a reference to a secret, and the field that has it.
@@ -99,7 +91,7 @@ def pod_references(pod: JsonMapping) -> frozenset[Reference]:
         return frozenset()
     namespace = text_at(map_at(pod, "metadata"), "namespace")
     pairs = [*_in_spec(pod), *((CLAIMS, name) for name in _claims(pod))]
-    pairs += [(CLASSIC_CLAIMS, name) for name in _classic_claims(pod)]
+    pairs += [each for added in ADDED_GROUPS for each in added.nodes.references(pod)]
     return frozenset((plural, namespace, name) for plural, name in pairs if name)
 
 
@@ -159,16 +151,6 @@ def _claims(pod: JsonMapping) -> Iterator[str]:
         named = text_at(entry, "resourceClaimName")
         yield named or created.get(text_at(entry, "name"), "")
     yield text_at(map_at(status, "extendedResourceClaimStatus"), "resourceClaimName")
-
-
-def _classic_claims(pod: JsonMapping) -> Iterator[str]:
-    """Yield the names of the pod's classic claims, those that are created for it included."""
-    entries = maps_at(map_at(pod, "spec"), "resourceClaims")
-    annotations = map_at(map_at(pod, "metadata"), "annotations")
-    if POD_CLAIMS in annotations or any("claim" in entry for entry in entries):
-        with suppress(BadRequest, InvalidEntries, msgspec.ValidationError):
-            for entry in classic_entries(convert_object(dict(pod), Pod)):
-                yield entry.claim_name
 
 
 def volume_secrets(volume: JsonMapping) -> frozenset[tuple[str, str]]:

@@ -57,3 +57,7 @@ BUILT_IN: tuple[KindDescriptor, ...] = (
 Left out on purpose: beta versions but those of ``resource.k8s.io``, ``componentstatuses``, which
 are not stored, and API priority and fairness, which nothing would enforce.
 """
+BUILT_IN_CRDS = core_k8s_io.DEFINITIONS
+"""The schemas of built-in kinds that are made from CRDs, for OpenAPI documents."""
+NOT_STORED_CRDS = core_k8s_io.CRD_NAMES
+"""CRDs of deploy/crds that the server does not store, as it serves their kinds in other groups."""

@@ -21,11 +21,11 @@ import msgspec
 from holdfast.api.resource import Resource
 from holdfast.client.transport import Response
 from holdfast.server import data
-from holdfast.server.schema import classic_fields
+from holdfast.server.added_group import REF
+from holdfast.server.schema import added_fields
 from holdfast.server.schema.fields import type_of
 from holdfast.server.wire.responses import json_response
 
-_REF = classic_fields.REF
 _META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 _GVK = "x-kubernetes-group-version-kind"
 _PATCHES = (
@@ -100,7 +100,7 @@ def fingerprint(group: str, version: str, crds: Iterable[Mapping[str, Any]] = ()
 @cache
 def _data_digest() -> str:
     # The hash also covers the output of _paths: kubectl caches documents by hash.
-    shape = repr((_PATCHES, _STRATEGIC, _PARAMETERS, classic_fields.PROPERTIES)).encode()
+    shape = repr((_PATCHES, _STRATEGIC, _PARAMETERS, added_fields.PROPERTIES)).encode()
     return hashlib.sha256(data.packed("openapi") + shape).hexdigest()
 
 
@@ -110,7 +110,7 @@ def _compose(
     schemas = dict(custom)
     # Not cached: decoding takes 10 ms, the decoded data 15 MB.
     known: dict[str, OpenApiSchema] = data.unpack("openapi")
-    classic_fields.add_schemas(known)
+    added_fields.add_schemas(known)
     names = {s[_GVK][0]["kind"]: name for name, s in custom.items()}
     for resource in resources:
         name = names.get(resource.kind) or type_of(resource)
@@ -146,7 +146,7 @@ def _add_references(
     elif isinstance(schema, dict):
         for key, one in schema.items():
             if key == "$ref" and isinstance(one, str):
-                _add(one.removeprefix(_REF), known, schemas)
+                _add(one.removeprefix(REF), known, schemas)
             else:
                 _add_references(one, known, schemas)
 
@@ -208,7 +208,7 @@ def _with_object_fields(schema: Mapping[str, Any]) -> OpenApiSchema:
         "apiVersion": properties.pop("apiVersion", {"type": "string"}),
         "kind": properties.pop("kind", {"type": "string"}),
         "metadata": {
-            "allOf": [{"$ref": _REF + _META}],
+            "allOf": [{"$ref": REF + _META}],
             "description": "Standard object's metadata.",
         },
     }

@@ -1,31 +1,44 @@
-"""Classic claims in pods and pod templates: one stored form, kept for clients that drop them."""
+"""The specs of pods and pod templates: one stored form, kept for clients that drop a part."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from holdfast.api.classic_dra.forms import with_stored_claims, with_typed_claims
 from holdfast.api.decode import JsonObject
+from holdfast.server.added_groups import ADDED_GROUPS
 from holdfast.server.descriptor import KindDescriptor
 
 
 def with_typed_pod_claims(descriptor: KindDescriptor, obj: JsonObject) -> JsonObject:
     """Return an object whose pod spec has claims in the stored form."""
-    return _change_at(obj, descriptor.pod_spec, with_typed_claims) if descriptor.pod_spec else obj
+
+    def typed(spec: JsonObject) -> JsonObject:
+        for added in ADDED_GROUPS:
+            spec = added.pod_specs.typed(spec)
+        return spec
+
+    return _change_at(obj, descriptor.pod_spec, typed) if descriptor.pod_spec else obj
 
 
 def with_stored_pod_claims(
     descriptor: KindDescriptor, obj: JsonObject, old: Mapping[str, Any]
 ) -> JsonObject:
-    """Return an object with the classic claims that a typed client has dropped from it."""
+    """Return an object with the claims that a typed client has dropped from it."""
     path = descriptor.pod_spec
-    stored: Any = old if path else None
+    found: Any = old if path else None
     for key in path:
-        stored = stored.get(key) if isinstance(stored, Mapping) else None
-    if not isinstance(stored, Mapping):
+        found = found.get(key) if isinstance(found, Mapping) else None
+    if not isinstance(found, Mapping):
         return obj
-    return _change_at(obj, path, lambda spec: with_stored_claims(spec, stored))
+    stored: Mapping[str, Any] = found
+
+    def kept(spec: JsonObject) -> JsonObject:
+        for added in ADDED_GROUPS:
+            spec = added.pod_specs.kept(spec, stored)
+        return spec
+
+    return _change_at(obj, path, kept)
 
 
 def _change_at(

@@ -18,7 +18,6 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.api.classic_dra.claim_sources import InvalidEntries
 from holdfast.api.classic_dra.claims import readable_entries
 from holdfast.api.classic_dra.names import MAX_CONSUMERS
 from holdfast.api.classic_dra.types import (
@@ -30,6 +29,7 @@ from holdfast.api.classic_dra.types import (
 )
 from holdfast.api.meta import Object, is_controlled_by, is_newer
 from holdfast.api.pod import Pod
+from holdfast.api.pod_claim_errors import InvalidEntries
 from holdfast.state.classic_dra.claim_state import has_room_for, is_shared
 from holdfast.state.classic_dra.pod_claims import (
     ClassicClaimNotReady,
@@ -62,6 +62,10 @@ class ClassicLedger:
         self.selected_nodes = SelectedNodes(nodes)
         self.consumers_in_flight = ConsumersInFlight()
         self._in_flight: dict[str, str] = {}
+
+    def use_group_of(self, obj: Object) -> None:
+        """Take the group of an object as the one that the API server serves."""
+        self.resources = classic_resources(obj.api_version.partition("/")[0])
 
     def upsert(self, obj: Any) -> None:
         """Store an object unless a newer version is known."""

@@ -4,10 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import msgspec
-
-from holdfast.api.classic_dra.names import POD_CLAIMS
-from holdfast.api.pod import Pod
 from holdfast.runtime.feature_gates import Feature, FeatureGates
 
 
@@ -40,15 +36,3 @@ class Features:
             extended_resource=on(Feature.EXTENDED_RESOURCE),
             filter_timeout=on(Feature.FILTER_TIMEOUT),
         )
-
-
-def without_claims(pod: Pod) -> Pod:
-    """Return a pod as if it had asked for no claims, for a cluster without devices."""
-    if pod.spec.resource_claims:
-        spec = msgspec.structs.replace(pod.spec, resource_claims=())
-        pod = msgspec.structs.replace(pod, spec=spec)
-    if POD_CLAIMS in pod.metadata.annotations:
-        others = {key: v for key, v in pod.metadata.annotations.items() if key != POD_CLAIMS}
-        meta = msgspec.structs.replace(pod.metadata, annotations=others)
-        pod = msgspec.structs.replace(pod, metadata=meta)
-    return pod

@@ -17,6 +17,7 @@ from holdfast.api.resource_names import PODS
 from holdfast.api.resource_quota import ResourceQuota, ScopeRequirement
 from holdfast.api.storage import PersistentVolumeClaim
 from holdfast.api.workloads import Service
+from holdfast.runtime.feature_gates import Feature
 from holdfast.state.quota import scopes
 from holdfast.state.quota.amounts import (
     CLASSIC_CLAIMS,
@@ -34,11 +35,9 @@ from holdfast.state.quota.amounts import (
 from holdfast.state.quota.usage import (
     IMPLICIT_REQUESTS,
     PER_DEVICE_CLASS,
-    PER_RESOURCE_CLASS,
     PER_STORAGE_CLASS,
     Lookups,
     claim_usage,
-    classic_claim_usage,
     container_keys,
     count_key,
     pod_usage,
@@ -47,6 +46,7 @@ from holdfast.state.quota.usage import (
 )
 
 T = TypeVar("T", bound=Object)
+PER_RESOURCE_CLASS = f".resourceclass.node.k8s.io/{CLASSIC_CLAIMS}"
 IGNORED = frozenset({("", "events"), ("events.k8s.io", "events"), ("", "bindings")})
 """Resources that no quota counts."""
 
@@ -57,6 +57,8 @@ class Evaluator(Generic[T]):
     subresources: tuple[str, ...] = ("",)
     """The subresources whose writes may grow usage; "" is the object itself."""
     charges_updates = False
+    feature: Feature | None = None
+    """The feature without which the resource is not counted."""
 
     def __init__(self, group: str, plural: str, type_: type[T]) -> None:
         self.group, self.plural, self.type = group, plural, type_
@@ -165,6 +167,7 @@ class VolumeClaimEvaluator(Evaluator[PersistentVolumeClaim]):
 class ResourceClaimEvaluator(Evaluator[ResourceClaim]):
     """Resource claims: devices by class and by extended resource."""
 
+    feature = Feature.DYNAMIC_RESOURCE_ALLOCATION
     charges_updates = True
 
     def tracks(self, key: str) -> bool:
@@ -180,13 +183,18 @@ class ResourceClaimEvaluator(Evaluator[ResourceClaim]):
 class ClassicClaimEvaluator(Evaluator[ClassicClaim]):
     """Claims of classic DRA, in all and by resource class."""
 
+    feature = Feature.DYNAMIC_RESOURCE_ALLOCATION
+
     def tracks(self, key: str) -> bool:
         """Return whether classic claims are charged on a key."""
         return key in (self.count_key, CLASSIC_CLAIMS) or key.endswith(PER_RESOURCE_CLASS)
 
     def usage(self, obj: ClassicClaim, lookups: Lookups) -> QuotaUsage:
-        """Return what a claim charges."""
-        return classic_claim_usage(obj)
+        """Return what a claim charges, in all and for its class."""
+        usage = {self.count_key: ONE, CLASSIC_CLAIMS: ONE}
+        if name := obj.spec.resource_class_name:
+            usage[name + PER_RESOURCE_CLASS] = ONE
+        return usage
 
 
 def is_pod_key(key: str) -> bool:

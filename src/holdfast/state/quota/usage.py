@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Protocol
 
-from holdfast.api.classic_dra.names import KEP_GROUP
-from holdfast.api.classic_dra.types import ClassicClaim
 from holdfast.api.devices import EXTENDED_CLAIM, ResourceClaim, devices_of_request
 from holdfast.api.meta import OwnerReference, controller_of
 from holdfast.api.pod import Pod, ResourceAmounts, ResourceRequirements
@@ -26,7 +24,6 @@ from holdfast.api.timestamps import parse_rfc3339
 from holdfast.api.workloads import Service
 from holdfast.state.device_share.requests import percent_of_gpus
 from holdfast.state.quota.amounts import (
-    CLASSIC_CLAIMS,
     LIMITS,
     ONE,
     REQUESTS,
@@ -41,7 +38,6 @@ from holdfast.state.quota.amounts import (
 IMPLICIT_REQUESTS = REQUESTS + DEVICE_CLASS_PREFIX
 PER_DEVICE_CLASS = ".deviceclass.resource.k8s.io/devices"
 PER_STORAGE_CLASS = ".storageclass.storage.k8s.io/"
-PER_RESOURCE_CLASS = f".resourceclass.node.k8s.io/{CLASSIC_CLAIMS}"
 _COMPUTE = (CPU, MEMORY, EPHEMERAL_STORAGE)
 
 
@@ -202,14 +198,6 @@ def claim_usage(claim: ResourceClaim, lookups: Lookups) -> QuotaUsage:
             add_usage(extended, {REQUESTS + name: count})
     pod = _charged_pod(claim, lookups)
     usage |= growth(extended, pod_usage(pod, lookups.now) if pod is not None else {})
-    return usage
-
-
-def classic_claim_usage(claim: ClassicClaim) -> QuotaUsage:
-    """Return what a classic claim charges, in all and for its class."""
-    usage = {count_key(KEP_GROUP, CLASSIC_CLAIMS): ONE, CLASSIC_CLAIMS: ONE}
-    if name := claim.spec.resource_class_name:
-        usage[name + PER_RESOURCE_CLASS] = ONE
     return usage
 
 

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from random import Random
+from typing import Any
+
+import msgspec
 
 from holdfast.api.decode import JsonObject
 from holdfast.api.meta import Object
+from holdfast.api.pod import Pod
 from holdfast.testing.builders import typed
 from holdfast.testing.classic_dra.builders import (
     a_classic_claim,
@@ -16,6 +20,7 @@ from holdfast.testing.classic_dra.builders import (
     named,
     on_nodes,
 )
+from holdfast.testing.random_cluster import RandomCluster
 
 _CLAIMS = ("c1", "c2", "c3", "c4")
 _CLASSES = ("gpu", "nic")
@@ -52,3 +57,41 @@ def some_classic_object(
         )
     made: Object = typed(raw, resource_version=str(version))
     return made
+
+
+def a_pod_with_classic_claims(cluster: RandomCluster) -> Pod:
+    """Return a random pod that names classic claims; from now on events concern them, too."""
+    raw = cluster.a_raw_pod()
+    raw["metadata"]["namespace"] = "default"
+    raw["spec"]["resourceClaims"] = some_classic_entries(cluster.random)
+    events = next((each for each in cluster.more_events if isinstance(each, ClassicEvents)), None)
+    if events is None:
+        events = ClassicEvents()
+        cluster.more_events.append(events)
+    events.pods.append(raw)
+    made: Pod = typed(raw)
+    return made
+
+
+class ClassicEvents:
+    """Random events of a cluster that has pods with classic claims."""
+
+    def __init__(self) -> None:
+        self.pods: list[JsonObject] = []
+
+    def __call__(self, cluster: RandomCluster) -> None:
+        """Add, change or remove a class, a claim or a negotiation of classic DRA."""
+        random, known_objects = cluster.random, cluster.classic
+        if known_objects and random.random() < 0.2:
+            cluster.world.delete(known_objects.pop(random.choice(sorted(known_objects))))
+            return
+        number = cluster.next_number()
+        made: Any = some_classic_object(random, [*cluster.nodes, "unknown"], self.pods, number)
+        # A deleted object does not come back: a new one has another uid.
+        meta = msgspec.structs.replace(made.metadata, uid=f"{made.uid}-{number}")
+        known = known_objects.get((made.kind, made.key))
+        if known is not None:
+            meta = msgspec.structs.replace(meta, uid=known.uid)
+        made = msgspec.structs.replace(made, metadata=meta)
+        known_objects[made.kind, made.key] = made
+        cluster.world.upsert(made)

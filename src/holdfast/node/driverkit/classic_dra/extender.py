@@ -17,13 +17,13 @@ from typing import Any, TypeVar
 import msgspec
 from aiohttp import web
 
-from holdfast.api.classic_dra.claim_sources import InvalidEntries
 from holdfast.api.classic_dra.claims import ClassicEntry, classic_entries
 from holdfast.api.classic_dra.types import ClassicClaim, classic_resources
 from holdfast.api.decode import JsonObject, convert_object
 from holdfast.api.meta import ObjectMeta
 from holdfast.api.node import Node
 from holdfast.api.pod import Pod
+from holdfast.api.pod_claim_errors import InvalidEntries
 from holdfast.client.client import Client
 from holdfast.client.http import HttpTransport
 from holdfast.client.informer_set import InformerSet

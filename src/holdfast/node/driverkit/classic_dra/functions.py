@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from holdfast.api.node import Node
 from holdfast.api.quantity import Quantity
 from holdfast.node.driverkit.author_functions import AuthorFunction, F, plain
 from holdfast.node.driverkit.classic_dra.fitting import Fits, FreeDevice
 from holdfast.node.driverkit.classic_dra.inventory_conversion import expected_devices
+from holdfast.node.driverkit.classic_dra.parameters import crd_of
 from holdfast.node.driverkit.inventory import Device, Item, pools_of
 from holdfast.runtime.errors import BadConfiguration
+
+if TYPE_CHECKING:
+    from holdfast.node.driverkit.classic_dra.parts import ClassicParts
+    from holdfast.node.driverkit.driver import Driver
 
 _OFFERED = {
     "fits": ("free", "request", "class_params"),
@@ -114,6 +119,19 @@ class ClassicFunctions:
             raise BadConfiguration(
                 f"driver {self._driver} has devices of nodes and of the network: divide it into two"
             )
+
+    def parts(self, driver: Driver) -> ClassicParts:
+        """Return what a process of the driver runs for classic DRA."""
+        from holdfast.node.driverkit.classic_dra.parts import (  # noqa: PLC0415 - imports grpc
+            ClassicParts,
+        )
+
+        return ClassicParts(driver)
+
+    def crds(self) -> list[dict[str, Any]]:
+        """Return the CRDs of the parameters: those of claims have namespaces, of classes not."""
+        types = ((self.params, True), (self.class_params, False))
+        return [crd_of(kind, self._driver, namespaced=named) for kind, named in types if kind]
 
     @property
     def allocate_on_node(self) -> Callable[..., Any] | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from holdfast.api.classic_dra.node_inventory import NODE_INVENTORIES, NodeInventory
 from holdfast.api.decode import JsonObject, convert_object
@@ -38,29 +38,6 @@ _RAW: Untyped = Resource(
 IsStructured = Callable[[Device], bool]
 
 log = logging.getLogger(__name__)
-
-
-class Publisher(Protocol):
-    """Publishes the devices of a node."""
-
-    published: asyncio.Event
-
-    @property
-    def problem(self) -> str:
-        """Why they are not published, or ""."""
-        ...
-
-    def publish(self, pools: Mapping[str, Sequence[Item]]) -> bool:
-        """Publish devices from now on and return whether they changed."""
-        ...
-
-    def resync(self) -> None:
-        """Compare what is stored with the devices now."""
-        ...
-
-    async def run(self) -> None:
-        """Publish until cancelled."""
-        ...
 
 
 class NothingToPublish:

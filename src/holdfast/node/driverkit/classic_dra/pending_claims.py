@@ -6,10 +6,10 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 
-from holdfast.api.classic_dra.claim_sources import InvalidEntries
 from holdfast.api.classic_dra.claims import classic_entries, may_use
 from holdfast.api.classic_dra.types import ClassicClaim, ClassicClass
 from holdfast.api.pod import Pod
+from holdfast.api.pod_claim_errors import InvalidEntries
 from holdfast.node.driverkit.classic_dra.handlers import ClaimItem, ClassicHandlers, NotYet
 from holdfast.node.driverkit.classic_dra.written_objects import WrittenObjects
 from holdfast.runtime.errors import HoldfastError, Retryable

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Hashable, Mapping
 from typing import Any
 
-from holdfast.api.classic_dra.claim_sources import InvalidEntries
 from holdfast.api.classic_dra.claims import classic_entries, readable_entries
 from holdfast.api.classic_dra.names import OWN_GROUP
 from holdfast.api.classic_dra.shadows import missing_shadow
@@ -17,6 +16,8 @@ from holdfast.api.classic_dra.types import (
 )
 from holdfast.api.meta import Object
 from holdfast.api.pod import Pod
+from holdfast.api.pod_claim_errors import InvalidEntries
+from holdfast.runtime.settings import ClassicClaimSettings
 from holdfast.scheduling.framework.arguments import Arguments, PluginArgs
 from holdfast.scheduling.framework.events import ActionType, EventResource, QueueingStrategy
 from holdfast.scheduling.framework.plugin import (
@@ -84,6 +85,11 @@ class ClassicDynamicResources(Plugin):
         wrong = Arguments(self.name)
         self.args = wrong.read(ClassicDynamicResourcesArgs, args or {})
         wrong.refuse_if_wrong()
+
+    @property
+    def controller_settings(self) -> ClassicClaimSettings:
+        """The settings of the claim controller."""
+        return ClassicClaimSettings(self.args.deallocate_unused)
 
     def pre_enqueue(self, pod: PodInfo, view: View) -> Reject | None:
         """Reject the pod until all of its claims exist and are its own."""

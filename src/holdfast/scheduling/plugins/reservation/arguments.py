@@ -10,6 +10,7 @@ import msgspec
 from holdfast.api.field_errors import invalid
 from holdfast.api.reservation_names import PRE_ALLOCATABLE, PRE_ALLOCATABLE_PRIORITY
 from holdfast.api.resource_names import is_extended
+from holdfast.runtime.settings import ReservationSettings
 from holdfast.scheduling.framework.arguments import Arguments, PluginArgs
 from holdfast.state.reservations.pre_allocation import ClusterMode
 
@@ -66,6 +67,26 @@ class ReservationArgs(PluginArgs, frozen=True):
     reserves_for_preemptors: bool = msgspec.field(
         default=False, name="enableReservationForPreemptor"
     )
+
+    @property
+    def controller_settings(self) -> ReservationSettings:
+        """The settings of the reservation controller; 0 means the default.
+
+        ``resyncIntervalSeconds`` has no effect: metrics are computed when they are scraped.
+
+        >>> args = ReservationArgs(gc_duration_seconds=7200, gc_interval_seconds=0)
+        >>> args.controller_settings == ReservationSettings(
+        ...     workers=1, gc_enabled=True, gc_after_seconds=7200, gc_interval_seconds=60.0
+        ... )
+        True
+        """
+        default = ReservationSettings()
+        return ReservationSettings(
+            workers=self.controller_workers or default.workers,
+            gc_enabled=not self.disable_garbage_collection,
+            gc_after_seconds=self.gc_duration_seconds or default.gc_after_seconds,
+            gc_interval_seconds=self.gc_interval_seconds or default.gc_interval_seconds,
+        )
 
     def ignores(self, resource: str) -> bool:
         """Tell whether reservations are not considered for a resource."""

@@ -8,6 +8,7 @@ from typing import Any
 from holdfast.api import reservation_names as names
 from holdfast.api.node_selection import required_nodes
 from holdfast.runtime.errors import BadRequest
+from holdfast.runtime.settings import ReservationSettings
 from holdfast.scheduling.framework.events import ActionType, EventResource
 from holdfast.scheduling.framework.plugin import (
     ApiCall,
@@ -85,6 +86,11 @@ class ReservationPlugin(Plugin):
 
     def __init__(self, args: Mapping[str, Any] | None = None) -> None:
         self.args = read_args(args or {})
+
+    @property
+    def controller_settings(self) -> ReservationSettings:
+        """The settings of the reservation controller."""
+        return self.args.controller_settings
 
     def reads(self, pod: PodInfo, view: View) -> Hashable:
         """Return what decides: the matched reservations, the request and the annotations."""

@@ -6,6 +6,7 @@ from collections.abc import Hashable, Mapping
 from typing import Any
 
 from holdfast.api.field_errors import not_supported
+from holdfast.runtime.settings import ResourcePolicySettings
 from holdfast.scheduling.framework.arguments import Arguments, PluginArgs
 from holdfast.scheduling.framework.events import ActionType, EventResource
 from holdfast.scheduling.framework.plugin import (
@@ -96,6 +97,11 @@ class ResourcePolicyPlugin(Plugin):
     def __init__(self, args: Mapping[str, Any] | None = None) -> None:
         self.args = _read_args(args or {})
         self._reservations_first = self.args.reservations_first
+
+    @property
+    def controller_settings(self) -> ResourcePolicySettings:
+        """The settings of the resource policy controller."""
+        return ResourcePolicySettings(self.args.drain_excess)
 
     def reads(self, pod: PodInfo, view: View) -> Hashable:
         """Return the policies that select the pod, its group in each, and what else decides."""

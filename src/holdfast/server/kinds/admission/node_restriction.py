@@ -14,7 +14,6 @@ from typing import Any
 from cryptography import x509
 from cryptography.x509.oid import NameOID
 
-from holdfast.api.classic_dra.names import OWN_GROUP, POD_CLAIMS
 from holdfast.api.decode import JsonMapping, JsonObject
 from holdfast.api.json_fields import map_at, maps_at, text_at
 from holdfast.api.node_names import LEASE_NAMESPACE, NODE_USER
@@ -24,6 +23,7 @@ from holdfast.server.access.node_references import (
     api_objects_needed,
     is_mirror,
 )
+from holdfast.server.added_groups import ADDED_GROUPS
 from holdfast.server.descriptor import AdmissionPlugin
 from holdfast.server.operation import Operation
 from holdfast.server.store import ObjectKey
@@ -47,6 +47,7 @@ _KUBELET_LABELS = frozenset(
         "beta.kubernetes.io/arch",
     }
 )
+_REFERRING_ANNOTATIONS = [key for added in ADDED_GROUPS for key in added.nodes.annotations]
 _VOLUME_STATUS = ("capacity", "conditions", "allocatedResources", "allocatedResourceStatuses")
 
 
@@ -57,9 +58,14 @@ def restrict_node_write(op: Operation, new: JsonObject, old: JsonObject | None) 
         return
     if not node:
         raise op.forbidden(f'could not determine node from user "{op.user.name}"', new)
-    check = _WRITES.get(op.descriptor.group_resource)
+    resource = op.descriptor.group_resource
+    check = _WRITES.get(resource)
     if check is not None and (reason := check(op, node, new, old)):
         raise op.forbidden(reason, new)
+    for added in ADDED_GROUPS:
+        own = added.nodes.objects.get(resource)
+        if own is not None and (reason := own.wrong(node, new)):
+            raise op.forbidden(reason, new)
 
 
 def restrict_node_deletion(op: Operation, old: JsonObject) -> None:
@@ -135,8 +141,9 @@ def _check_pod_status(node: str, new: JsonObject, old: JsonObject) -> str:
     if map_at(new["metadata"], "labels") != map_at(old["metadata"], "labels"):
         return f'node "{node}" cannot update labels through pod status'
     notes, stored = (map_at(pod["metadata"], "annotations") for pod in (new, old))
-    if _differ(notes, stored, POD_CLAIMS):
-        return f'node "{node}" cannot update the annotation {POD_CLAIMS}'  # it could read claims
+    for key in _REFERRING_ANNOTATIONS:
+        if _differ(notes, stored, key):
+            return f'node "{node}" cannot update the annotation {key}'  # it could read claims
     status, before = map_at(new, "status"), map_at(old, "status")
     if _claim_statuses(status) != _claim_statuses(before):
         return f'node "{node}" cannot update resource claim statues'
@@ -221,12 +228,6 @@ def _check_own_object(op: Operation, node: str, new: JsonObject, old: JsonObject
     return ""
 
 
-def _check_inventory(op: Operation, node: str, new: JsonObject, old: JsonObject | None) -> str:
-    if (new["metadata"].get("name"), map_at(new, "spec").get("nodeName")) != (node, node):
-        return "can only access NodeInventory with the same name as the requesting node"
-    return ""
-
-
 def _check_slice(op: Operation, node: str, new: JsonObject, old: JsonObject | None) -> str:
     if old is None and map_at(new, "spec").get("nodeName") != node:
         return "can only create ResourceSlice with the same NodeName as the requesting node"
@@ -275,7 +276,6 @@ _WRITES: dict[tuple[str, str], Callable[[Operation, str, JsonObject, JsonObject 
     ("coordination.k8s.io", "leases"): _check_lease,
     ("storage.k8s.io", "csinodes"): _check_own_object,
     ("resource.k8s.io", "resourceslices"): _check_slice,
-    (OWN_GROUP, "nodeinventories"): _check_inventory,
     ("topology.node.k8s.io", "noderesourcetopologies"): _check_own_object,
     ("scheduling.koordinator.sh", "devices"): _check_own_object,
     ("certificates.k8s.io", "certificatesigningrequests"): _check_signing_request,

@@ -7,7 +7,6 @@ from contextlib import suppress
 from typing import Any
 
 from holdfast.api import field_errors, names
-from holdfast.api.classic_dra.validation import check_inline_names
 from holdfast.api.decode import JsonObject, convert_object, without_nulls
 from holdfast.api.defaults import default_object
 from holdfast.api.deletion_cost import DELETION_COST, parse_deletion_cost
@@ -15,7 +14,12 @@ from holdfast.api.json_fields import map_at
 from holdfast.api.node_selection import compile_selector
 from holdfast.api.pod import NodeSelector
 from holdfast.api.reservation_names import RESERVE_POD
-from holdfast.api.validation.pod_claims import MIRROR_POD, check_pod_claim_status, check_pod_claims
+from holdfast.api.validation.pod_claims import (
+    MIRROR_POD,
+    check_claim_names,
+    check_pod_claim_status,
+    check_pod_claims,
+)
 from holdfast.api.validation.template import EFFECTS, OPERATORS
 from holdfast.runtime.errors import BadRequest, Cause
 from holdfast.server.kinds.validation.container_resources import (
@@ -45,7 +49,7 @@ def check_pod(pod: JsonObject) -> Iterable[Cause]:
     yield from _check_deletion_cost(pod)
     is_static = MIRROR_POD in (pod["metadata"].get("annotations") or {})
     yield from check_pod_spec(pod.get("spec"), "spec", is_static=is_static)
-    yield from check_inline_names(pod)
+    yield from check_claim_names(pod)
 
 
 def _check_not_reserve_pod(pod: JsonObject) -> Iterable[Cause]:

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from holdfast.api.classic_dra.names import IMMEDIATE, WAIT_FOR_FIRST_CONSUMER
+from holdfast.server.added_group import REF, AddedFields
 
-REF = "#/components/schemas/"
-ENTRY = "io.k8s.api.core.v1.PodResourceClaim"
+_ENTRY = "io.k8s.api.core.v1.PodResourceClaim"
 """The published type that gets a field."""
 _PREFIX = "dev.holdfast.dra.v1alpha1."
 _META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
@@ -26,8 +26,8 @@ _SOURCE, _TEMPLATE, _SPEC, _PARAMETERS = (
     _PREFIX + name
     for name in ("ClaimSource", "ClaimTemplate", "ResourceClaimSpec", "ParametersReference")
 )
-PROPERTIES: Mapping[str, Mapping[str, dict[str, Any]]] = {
-    ENTRY: {
+_PROPERTIES: Mapping[str, Mapping[str, dict[str, Any]]] = {
+    _ENTRY: {
         "claim": _object(
             _SOURCE,
             "A claim of classic DRA (core.k8s.io), which a resource driver allocates; an entry "
@@ -60,25 +60,11 @@ PROPERTIES: Mapping[str, Mapping[str, dict[str, Any]]] = {
         "name": _string("Its name."),
     },
 }
-"""The added properties by type; of all types but ENTRY they are all."""
-DESCRIPTIONS = {
+"""The added properties by type; of all types but _ENTRY they are all."""
+_DESCRIPTIONS = {
     _SOURCE: "A claim of classic DRA, by name or from a template; one of them must be set.",
     _TEMPLATE: "The template of a claim that is created for a pod.",
     _SPEC: "What a claim of classic DRA needs.",
     _PARAMETERS: "An object with parameters for a resource driver.",
 }
-
-
-def add_schemas(known: dict[str, dict[str, Any]]) -> None:
-    """Add the fields and their types to the published schemas."""
-    for name, properties in PROPERTIES.items():
-        schema = known.setdefault(name, {"type": "object", "description": DESCRIPTIONS.get(name)})
-        schema["properties"] = {**schema.get("properties", {}), **properties}
-
-
-def added_fields(type_name: str) -> Mapping[str, str]:
-    """Return the added fields of a type, encoded as in the generated data."""
-    return {
-        name: "=string" if "type" in schema else schema["allOf"][0]["$ref"].removeprefix(REF)
-        for name, schema in PROPERTIES.get(type_name, {}).items()
-    }
+FIELDS = AddedFields(_PROPERTIES, _DESCRIPTIONS)
