@@ -333,7 +333,8 @@ async def test_the_end_of_a_binding_cycle_leaves_the_next_one_of_the_same_pod_ru
     pod = typed(a_pod("a"))
     tasks = BindingTasks(World())
     queued = QueuedPodInfo(tasks.world.pod_info(pod), since=0.0)
-    assumed = AssumedPod(queued, Profile("x", ()), SimpleNamespace(plans={}), 0.0)
+    placement = SimpleNamespace(plans={}, reservers=None)
+    assumed = AssumedPod(queued, Profile("x", ()), placement, 0.0)
     may_end = asyncio.Event()
 
     async def requeue_and_bind_again():

@@ -12,7 +12,8 @@ import asyncio
 import itertools
 import logging
 from collections import OrderedDict
-from dataclasses import dataclass
+
+import msgspec
 
 from holdfast.api.meta import Object, ObjectReference
 from holdfast.api.scheme import EVENTS
@@ -259,8 +260,7 @@ class EventRecorder:
                 self._entries[key] = entry
 
 
-@dataclass(slots=True, eq=False)
-class EventEntry:
+class EventEntry(msgspec.Struct, eq=False):
     """One event and its number of occurrences; ``stored`` is the count on the server."""
 
     key: EventKey

@@ -43,6 +43,7 @@ YIELD_AFTER_SECONDS = 0.002
 """How long handlers of events may occupy the event loop before other tasks run."""
 PAGE_SIZE = 500
 WATCH_SECONDS = (300, 600)
+FEW_EXPECTED = 64
 _RNG = random.Random()
 """Shared by all informers: seeding one takes 45 us, and a scheduler has 25 informers."""
 
@@ -87,7 +88,9 @@ class Informer(Generic[T]):
         self._use_watch_list = True
         self._relisted: dict[str, T] | None = None
         self._expected: dict[str, T] = {}
-        """By key: objects of responses whose events are still to come."""
+        """By key: objects of responses. Those whose events have come are forgotten when there are
+        many, and before a list: to look for them at each event costs more than they do."""
+        self._most_expected = FEW_EXPECTED
         self._unreadable_uids: dict[str, str] = {}
         self._reported: dict[str, str] = {}
         self.on_unreadable = on_unreadable
@@ -115,6 +118,9 @@ class Informer(Generic[T]):
         if not is_later(version, self._resource_version):
             return False
         self._expected[key] = stored
+        if len(self._expected) > self._most_expected:
+            self._forget_reached()
+            self._most_expected = max(FEW_EXPECTED, 2 * len(self._expected))
         return True
 
     @property
@@ -207,6 +213,7 @@ class Informer(Generic[T]):
             cause.reason == "ResourceVersionTooLarge" for cause in failure.details.causes
         )
         if stale or self._reconnect.should_relist:
+            self._forget_reached()
             self._resource_version = ""
         if not isinstance(failure, Expired):
             line = f"{self.resource.plural}: {failure}; trying again"
@@ -264,18 +271,16 @@ class Informer(Generic[T]):
             if self._reported:
                 self._reported.pop(identity_of(event.object)[0], None)
             self._dispatcher.dispatch(self._objects.put(self._transformed(event.object)))
-        self._reached(event.resource_version)
+        self._resource_version = event.resource_version
         self._reconnect.attempt_progressed()
 
-    def _reached(self, resource_version: str) -> None:
-        """Note that everything up to a resource version is known."""
-        self._resource_version = resource_version
-        if self._expected:
-            self._expected = {
-                key: stored
-                for key, stored in self._expected.items()
-                if is_later(identity_of(stored)[2], resource_version)
-            }
+    def _forget_reached(self) -> None:
+        """Forget the expected objects whose events have come."""
+        self._expected = {
+            key: stored
+            for key, stored in self._expected.items()
+            if is_later(identity_of(stored)[2], self._resource_version)
+        }
 
     def _transformed(self, obj: T) -> T:
         return obj if self.transform is None else self.transform(obj)
@@ -308,13 +313,14 @@ class Informer(Generic[T]):
         if self._reported:
             self._reported = {k: v for k, v in self._reported.items() if k in self._unreadable_uids}
         self._relisted = None
-        self._reached(resource_version)
+        self._resource_version = resource_version
         self._synced = True
         self._synced_or_stopped.set()
 
     def _cache_expected(self, resource_version: str) -> None:
         """Cache expected objects that the list does not show, so that their deletion is found."""
         assert self._relisted is not None
+        self._forget_reached()
         for key, stored in self._expected.items():
             _, uid, version = identity_of(stored)
             others = [where.get(key) for where in (self._relisted, self.cache)]
@@ -341,5 +347,5 @@ class Informer(Generic[T]):
         known = self.cache.get(broken.key)
         if known is not None and (gone or identity_of(known)[1] != broken.uid):
             self._dispatcher.dispatch(self._objects.remove(broken.key))
-        self._reached(broken.resource_version)
+        self._resource_version = broken.resource_version
         self._reconnect.attempt_progressed()

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from itertools import count
 from typing import Any
+
+from msgspec.structs import replace
 
 from holdfast.api.decode import JsonObject, convert_object, json_values
 from holdfast.api.meta import Object

@@ -23,6 +23,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from holdfast.scheduling.engine.cached_scores import INFEASIBLE, best_of
@@ -114,7 +115,7 @@ def all_tiers(found: Feasible) -> Feasible:
     if found.whole_class is None:
         return found
     whole = found.whole_class
-    complete = _filter(Feasible(found.pod, found.view, whole, found.outcomes, True))
+    complete = _filter(replace(found, pod_class=whole, mask=None, remaining=None, whole_class=None))
     assert isinstance(complete, Feasible), "a row of the best tier is feasible"
     return complete
 
@@ -140,10 +141,11 @@ def _pre_filtered(profile: Profile, view: View) -> Feasible:
     cache = decision_cache(profile, view.world)
     pod_class = cache.pod_class(view.pod, view)
     outcomes = cache.outcomes_for(pod_class, view)
-    of_class = outcomes is pod_class.outcomes or not any(
-        [outcomes[place].decides for place, _ in pod_class.parts.asked_per_pod]
-    )
-    return Feasible(view.pod, view, pod_class, outcomes, of_class)
+    if outcomes is pod_class.outcomes:
+        return Feasible(view.pod, view, pod_class, outcomes, True)
+    per_pod = [outcomes[place] for place, _ in pod_class.parts.asked_per_pod]
+    of_class = not any([outcome.decides for outcome in per_pod])
+    return Feasible(view.pod, view, pod_class, outcomes, of_class, per_pod)
 
 
 def _feasible_in_best_tier(found: Feasible) -> Feasible | None:
@@ -159,7 +161,9 @@ def _feasible_in_best_tier(found: Feasible) -> Feasible | None:
     whole = found.pod_class
     for tier_class in whole.tier_classes():
         tier_class.refresh()
-        tier = Feasible(pod, view, tier_class, found.outcomes, True, whole_class=whole)
+        tier = Feasible(
+            pod, view, tier_class, found.outcomes, True, found.outcomes_per_pod, whole_class=whole
+        )
         if tier_class.parts.filters_per_pod:
             tier, _ = run_filters_per_pod(tier)
         if tier.row_count:
@@ -237,9 +241,9 @@ def _with_nominated_pods(found: Feasible) -> Feasible:
             statuses = statuses.resized(size)
             statuses.put(own, kept.status(own, without=found.pod.uid))
     if not statuses:
-        return found._replace(statuses=statuses)
+        return replace(found, statuses=statuses)
     mask = found.current_mask & (statuses.numbers[:size] == 0)
-    return found._replace(mask=mask, statuses=statuses)
+    return replace(found, mask=mask, statuses=statuses)
 
 
 def _statuses_with_nominated_pods(found: Feasible) -> RowStatuses:
@@ -284,7 +288,7 @@ def _with_preselected_row(found: Feasible) -> Feasible:
     row = world.nodes.row_of.get(node)
     if row is None or not found.current_mask[row]:
         return found
-    return found._replace(preselected_row=row)
+    return replace(found, preselected_row=row)
 
 
 def rank(

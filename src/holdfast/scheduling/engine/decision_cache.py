@@ -45,6 +45,7 @@ plugins get twice as many entries, because two plugins distinguish pods by their
 
 V = TypeVar("V")
 Key = tuple[Hashable, ...]
+_NOTHING_ASKED = (None, -1, (), None)
 
 
 def decision_cache(profile: Profile, world: World) -> DecisionCache:
@@ -86,7 +87,8 @@ class DecisionCache:
         self._keys_outside_spec = tuple(
             use.key_outside_spec for use in self._cycle_plugins if use.key_outside_spec is not None
         )
-        self._last_key: tuple[View | None, int, Key] = (None, -1, ())
+        self._last: tuple[View | None, int, Key, PodClass | None] = _NOTHING_ASKED
+        """The view that ``is_prepared`` was called with, the epoch stamp, and what it found."""
         self._classes = TwoQueueCache[PodClass](_FEW)
         self._outcomes = TwoQueueCache[PreFilterOutcome](2 * _FEW)
         self._frames = TwoQueueCache[tuple[int, tuple[PreFilterOutcome, ...]]](_FEW)
@@ -98,12 +100,18 @@ class DecisionCache:
 
     def pod_class(self, pod: PodInfo, view: View) -> PodClass:
         """Return the pod's class, creating it if necessary. Its ``refresh`` is up to the caller."""
-        key, stamp = self._key(pod, view), view.nodes.epochs.stamp
-        pod_class = self._classes.get(key)
+        last, stamp = self._last, view.nodes.epochs.stamp
+        if last[0] is view and last[1] == stamp:
+            # An attempt asks twice with one view: before it begins, and in its decision.
+            key, pod_class = last[2], last[3]
+        else:
+            key = self._key(pod, view)
+            pod_class = self._classes.get(key)
         if pod_class is not None and (
             pod_class.stamp == stamp or self._is_valid(pod_class, pod, view)
         ):
             return pod_class
+        self._last = _NOTHING_ASKED
         pod_class = self._make_class(pod, view, key)
         if pod_class.rejected is None:
             if view.nodes.epochs.stamp != stamp:
@@ -163,9 +171,9 @@ class DecisionCache:
         """Return whether pods of a class need no preparation, and no epoch has changed since."""
         stamp = view.nodes.epochs.stamp
         key = self._key(view.pod, view)
-        if view.nodes.epochs.stamp == stamp:  # a plugin may make labels visible
-            self._last_key = (view, stamp, key)
         pod_class = self._classes.get(key)
+        if view.nodes.epochs.stamp == stamp:  # a plugin may make labels visible
+            self._last = (view, stamp, key, pod_class)
         return pod_class is not None and pod_class.prepared_at == stamp
 
     def note_prepared(self, view: View) -> None:
@@ -177,12 +185,8 @@ class DecisionCache:
     def _key(self, pod: PodInfo, view: View) -> Key:
         """Return everything of a pod that plugins distinguish.
 
-        Labels count by their group: what no selector reads distinguishes no pods. An attempt asks
-        twice for the same view, before it begins and in its decision. In between nothing happens.
+        Labels count by their group: what no selector reads distinguishes no pods.
         """
-        last = self._last_key
-        if last[0] is view and last[1] == view.nodes.epochs.stamp:
-            return last[2]
         seen = (pod.spec_key, pod.pod.spec.node_name, view.nodes.label_group_of(pod).id)
         if not self._keys_outside_spec:
             return (*seen, pod.is_reserve_pod)

@@ -9,10 +9,11 @@ that passed the filters before it, as upstream (``_passed_before``), and ends at
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Iterator, Sequence
 
+import msgspec
 import numpy as np
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from holdfast.scheduling.engine.plugin_results import PreFilterOutcome
@@ -27,7 +28,7 @@ _ERROR = int(Code.ERROR)
 """An enum member takes NumPy several times as long to compare with."""
 
 
-class Feasible(NamedTuple):
+class Feasible(msgspec.Struct, frozen=True, eq=False):
     """The rows on which a pod can run.
 
     ``outcomes`` is the list ``pod_class.outcomes`` itself, unless a plugin that is asked for every
@@ -39,7 +40,8 @@ class Feasible(NamedTuple):
     returns the rows of the others, too.
 
     Most pods need no array for all this: an unset mask stands for that of the class, and rows are
-    listed only when they are read.
+    listed only when they are read. A struct, because a decision reads some twenty fields: a named
+    tuple takes twice as long for each, and decisions took 4 % longer with one.
     """
 
     pod: PodInfo
@@ -47,6 +49,8 @@ class Feasible(NamedTuple):
     pod_class: PodClass
     outcomes: list[PreFilterOutcome]
     is_of_class: bool
+    outcomes_per_pod: Sequence[PreFilterOutcome] = ()
+    """The outcomes of the plugins that are asked for every pod."""
     mask: NDArray[np.bool_] | None = None
     remaining: RemainingRows | None = None
     statuses: RowStatuses = NO_STATUSES
@@ -57,11 +61,6 @@ class Feasible(NamedTuple):
     def class_of_all_tiers(self) -> PodClass:
         """The pod's class, also if only its best tier was evaluated."""
         return self.pod_class if self.whole_class is None else self.whole_class
-
-    @property
-    def outcomes_per_pod(self) -> list[PreFilterOutcome]:
-        """The outcomes of the plugins that are asked for every pod."""
-        return [self.outcomes[place] for place, _ in self.pod_class.parts.asked_per_pod]
 
     @property
     def current_mask(self) -> NDArray[np.bool_]:
@@ -106,18 +105,16 @@ class Feasible(NamedTuple):
     def with_mask(
         self, mask: NDArray[np.bool_] | None, remaining: RemainingRows | None = None
     ) -> Feasible:
-        """Return the same with another mask; three times as fast as ``_replace``."""
-        return Feasible(
-            self.pod, self.view, self.pod_class, self.outcomes, self.is_of_class, mask, remaining,
-            self.statuses, self.preselected_row, self.whole_class,
-        )  # fmt: skip
+        """Return the same with another mask."""
+        return replace(self, mask=mask, remaining=remaining)
 
     def restricted_to(self, rows: Rows) -> Feasible:
         """Return the same with only these rows, which extenders have chosen."""
         mask = np.zeros(self.view.nodes.size, np.bool_)
         mask[rows] = True
         row = self.preselected_row
-        return self._replace(
+        return replace(
+            self,
             mask=mask,
             remaining=None,
             preselected_row=row if row is not None and mask[row] else None,

@@ -11,6 +11,7 @@ from holdfast.scheduling.framework.arguments import Args
 from holdfast.scheduling.framework.plan import PodPlan, Reserver
 from holdfast.scheduling.framework.plugin import Plugin
 from holdfast.scheduling.framework.points import Point, has_point, overrides, plan_has_point
+from holdfast.scheduling.framework.values import Placement
 from holdfast.scheduling.framework.view import View
 from holdfast.scheduling.framework.world import World
 from holdfast.state.columns.pod_info import PodInfo
@@ -86,14 +87,12 @@ class Profile:
     plugins_by_point: Mapping[Point, Plugins] = field(default_factory=dict)
     meter: PluginMeter = NO_METER
     _known: dict[object, Plugins] = field(default_factory=dict, init=False, repr=False)
-    _reservers: dict[Point, tuple[Mapping[str, PodPlan], list[tuple[str, Reserver]]]] = field(
-        default_factory=dict, init=False, repr=False
-    )
-    """The last result of ``reservers``: pods of a class come one after the other."""
-    _reserving: dict[tuple[object, ...], list[str]] = field(
+    _reserving: dict[tuple[object, ...], Mapping[Point, list[str]]] = field(
         default_factory=dict, init=False, repr=False
     )
     """The plugins whose plans have a point of Reserver, by the classes of a pod's plans."""
+    _last_plans: list[Any] = field(default_factory=lambda: [None, {}], init=False, repr=False)
+    """The last plans and their ``reservers``: pods of a class come one after the other."""
     allocates_reservations: bool = field(init=False)
     """Whether a filter gives reserved resources to owners; else they are in use for all."""
 
@@ -120,22 +119,32 @@ class Profile:
             plugins = self._known[method] = tuple(p for p in self.plugins if overrides(p, method))
         return plugins
 
-    def reservers(
-        self, point: Point, plans: Mapping[str, PodPlan]
-    ) -> Sequence[tuple[str, Reserver]]:
+    def reservers(self, point: Point, placement: Placement) -> Sequence[tuple[str, Reserver]]:
         """Return the plans of a pod that have a point of Reserver, with their plugins' names."""
-        last = self._reservers.get(point)
-        if last is None or last[0] is not plans:
-            key = (point, tuple(plans), tuple(map(type, plans.values())))
-            names = self._reserving.get(key)
-            if names is None:
-                listed = [plugin.name for plugin in self.plugins_at(point)]
-                names = self._reserving[key] = [
-                    name for name in listed if name in plans and plan_has_point(plans[name], point)
+        if placement.reservers is None:
+            plans = placement.plans
+            if self._last_plans[0] is not plans:
+                reservers = {
+                    at: [(name, cast("Reserver", plans[name])) for name in names]
+                    for at, names in self._names_of_reservers(plans).items()
+                }
+                self._last_plans[:] = plans, reservers
+            placement.reservers = self._last_plans[1]
+        return placement.reservers[point]
+
+    def _names_of_reservers(self, plans: Mapping[str, PodPlan]) -> Mapping[Point, list[str]]:
+        key = (*map(type, plans.values()), *plans)
+        names = self._reserving.get(key)
+        if names is None:
+            names = self._reserving[key] = {
+                point: [
+                    plugin.name
+                    for plugin in self.plugins_at(point)
+                    if plugin.name in plans and plan_has_point(plans[plugin.name], point)
                 ]
-            reservers = [(name, cast("Reserver", plans[name])) for name in names]
-            last = self._reservers[point] = (plans, reservers)
-        return last[1]
+                for point in (Point.RESERVE, Point.PRE_BIND, Point.POST_BIND)
+            }
+        return names
 
     def plugins_for(self, point: Point, plans: Mapping[str, PodPlan]) -> list[Plugin]:
         """Return the plugins of a point that have a plan for the pod, or need none."""

@@ -8,11 +8,13 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
-    from holdfast.scheduling.framework.plan import PodPlan
+    from holdfast.scheduling.framework.plan import PodPlan, Reserver
+    from holdfast.scheduling.framework.points import Point
     from holdfast.state.columns.pod_info import PodInfo
 
 Rows = NDArray[np.intp]
@@ -161,8 +163,7 @@ class RequiredResources:
     unknown_rows: NDArray[np.bool_] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ApiCall:
+class ApiCall(msgspec.Struct, frozen=True):
     """An API request that a plugin yields; the stored object is sent back to it.
 
     ``verb`` is create, update, patch, delete, get or bind; ``path`` is built by ``Resource.path``.
@@ -233,8 +234,7 @@ class PostFilterResult:
     """Plugins whose queueing hints requeue the pod, besides those that rejected a node."""
 
 
-@dataclass(slots=True)
-class Placement:
+class Placement(msgspec.Struct):
     """A decision: this pod on that node, with the plan of each plugin.
 
     Reservers add to ``annotations``, which are sent in the Binding: the pod has them from the
@@ -245,7 +245,7 @@ class Placement:
     row: int
     node: str
     plans: Mapping[str, PodPlan]
-    annotations: dict[str, str] = field(default_factory=dict)
+    annotations: dict[str, str] = {}
     reservation: str = ""
     """The uid of the reservation that the pod uses; "" for none. The plugin that allocates
     reservations sets it in ``reserve``, for the plugins after it."""
@@ -253,9 +253,9 @@ class Placement:
     """The running pods whose resources a reservation takes over; set as ``reservation`` is."""
     now: float = 0.0
     """When it was decided; for timestamps in written objects."""
-    events: list[tuple[str, str]] = field(default_factory=list)
+    events: list[tuple[str, str]] = []
     """(reason, message) of events to record when the pod is bound."""
-    pods_to_activate: set[str] = field(default_factory=set)
+    pods_to_activate: set[str] = set()
     """Uids of pods to move to the active queue."""
     nominated_node: str = ""
     """Node that the pod was nominated to before."""
@@ -263,3 +263,5 @@ class Placement:
     """If not "": why the pod must not be bound any more."""
     pod_is_deleted: bool = False
     """Set before ``undo_pre_bind`` if the pod was deleted during its binding cycle."""
+    reservers: Mapping[Point, Sequence[tuple[str, Reserver]]] | None = None
+    """The plans by their points of Reserver, with the names of plugins; the profile sets it."""

@@ -135,7 +135,7 @@ async def undo(
 
 async def post_bind(call_runner: ApiCallRunner, profile: Profile, placement: Placement) -> None:
     """Run the PostBind plugins of a bound pod; their errors are only logged."""
-    for name, plan in profile.reservers(Point.POST_BIND, placement.plans):
+    for name, plan in profile.reservers(Point.POST_BIND, placement):
         try:
             steps = plan.post_bind(placement)
             if steps is not None:
@@ -161,7 +161,7 @@ def _check_rejected(name: str, plan: Reserver, placement: Placement, rejected: R
 
 def pre_binders(profile: Profile, placement: Placement) -> Iterator[NamedReserver]:
     """Return the plans that may write or wait before the pod is bound."""
-    for name, plan in profile.reservers(Point.PRE_BIND, placement.plans):
+    for name, plan in profile.reservers(Point.PRE_BIND, placement):
         if plan.pre_bind_pre_flight(placement):
             yield name, plan
 

@@ -16,6 +16,8 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, replace
 from typing import Any
 
+import msgspec
+
 from holdfast.runtime.clock import Clock
 from holdfast.runtime.metric_types import Histogram
 from holdfast.scheduling.engine.profile import Profile
@@ -54,8 +56,7 @@ ROUNDING = 0.001
 """Rounding error of sums and differences of times of day; seconds."""
 
 
-@dataclass(frozen=True, slots=True)
-class AssumedPod:
+class AssumedPod(msgspec.Struct, frozen=True):
     """A pod at the start of its binding cycle; its scheduling cycle took ``took`` seconds."""
 
     queued: QueuedPodInfo
@@ -66,8 +67,9 @@ class AssumedPod:
     @property
     def has_pre_bind(self) -> bool:
         """Whether PreBind plugins write or wait before the pod is bound."""
+        reservers = self.profile.reservers(Point.PRE_BIND, self.placement)
         try:
-            return any(True for _ in pre_binders(self.profile, self.placement))
+            return any([plan.pre_bind_pre_flight(self.placement) for _, plan in reservers])
         except Exception:
             log.exception("asking what %s does before its bind failed", self.placement.pod.key)
             return True
@@ -90,7 +92,7 @@ class AssumedPod:
     @property
     def may_end_pending(self) -> bool:
         """Whether a PreBind plugin may end the attempt: the pod stays in flight until then."""
-        reservers = self.profile.reservers(Point.PRE_BIND, self.placement.plans)
+        reservers = self.profile.reservers(Point.PRE_BIND, self.placement)
         try:
             return any([plan.may_end_pending(self.placement) for _, plan in reservers])
         except Exception:

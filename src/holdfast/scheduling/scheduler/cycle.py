@@ -162,7 +162,7 @@ def assume_and_reserve(
     """Assume the pod and run the Reserve plugins; undo all of it if one rejects the pod."""
     world.assume(placement.pod, placement.row)
     try:
-        for name, plan in profile.reservers(Point.RESERVE, placement.plans):
+        for name, plan in profile.reservers(Point.RESERVE, placement):
             rejection = profile.meter.call(name, Point.RESERVE, plan.reserve, placement)
             if rejection is not None:
                 unreserve_and_forget(profile, world, placement)
@@ -190,7 +190,7 @@ def _empty_foreign_allocations(placement: Placement) -> None:
 
 def unreserve_and_forget(profile: Profile, world: World, placement: Placement) -> None:
     """Undo ``assume_and_reserve`` in reverse order."""
-    for _, plan in reversed(profile.reservers(Point.RESERVE, placement.plans)):
+    for _, plan in reversed(profile.reservers(Point.RESERVE, placement)):
         plan.unreserve(placement)
     world.recorded.unexpect(placement.pod.uid)
     world.forget(placement.pod.uid)

@@ -10,12 +10,13 @@ from collections import Counter
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
+import msgspec
+
 from holdfast.scheduling.framework.events import ClusterEvent, QueueingStrategy
 from holdfast.state.columns.pod_info import PodInfo
 
 
-@dataclass(slots=True, eq=False)
-class QueuedPodInfo:
+class QueuedPodInfo(msgspec.Struct, eq=False):
     """A pod without a node, with the state of its earlier scheduling attempts.
 
     ``unschedulable_plugins`` rejected it in its last attempt: their queueing hints decide when it

@@ -10,8 +10,9 @@ because plugins see no difference and every placement is confirmed.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Hashable, Mapping
-from dataclasses import dataclass
 from itertools import islice
+
+import msgspec
 
 from holdfast.runtime.shared_cache import SharedCache
 from holdfast.state.columns.counters import PodSelectors, PodSum, SelectorCount, selects
@@ -28,8 +29,7 @@ _NO_PODS: Mapping[str, PodInfo] = {}
 LabelsByNamespace = dict[str, Mapping[str, str]]
 
 
-@dataclass(slots=True, eq=False)
-class PlacedPod:
+class PlacedPod(msgspec.Struct, eq=False):
     """One pod on one row."""
 
     pod_info: PodInfo
