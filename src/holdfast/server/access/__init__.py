@@ -1,5 +1,6 @@
-"""Access control: credentials, authentication, impersonation, RBAC roles, what a node may do.
+"""Access control: credentials, authentication, impersonation, RBAC roles, rights of nodes.
 
-Lives here: who a request comes from and what its user may do, with the roles that the server
-creates. May not live here: checks of written roles and bindings, which belong to their kinds.
+Lives here: code that finds the user of a request and decides what that user may do, and the roles
+that the server creates. May not live here: checks of roles and bindings in requests, which belong
+to their kinds.
 """

@@ -1,4 +1,4 @@
-"""Authorize requests: those of nodes by what belongs to the node, and all by RBAC roles."""
+"""Authorize requests by RBAC roles, and requests of nodes also by the objects of the node."""
 
 from __future__ import annotations
 

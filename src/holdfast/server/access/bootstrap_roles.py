@@ -1,4 +1,4 @@
-"""The RBAC roles and bindings a cluster starts with: upstream's names, fewer rules."""
+"""The RBAC roles and bindings that a cluster starts with: upstream's names, fewer rules."""
 
 from __future__ import annotations
 
@@ -131,8 +131,8 @@ def _controllers() -> list[JsonObject]:
     """Return the rights of all controllers.
 
     The garbage collector and the namespace controller delete objects of any resource, and the
-    quota controller counts them. Pods are made from templates, whose author has been asked for the
-    right to use reserved room.
+    quota controller counts them. Controllers create pods from templates, and admission has already
+    checked that the author of a template may use reserved room.
     """
     return [
         _rule("*", ["*"], [*_READ, "delete", "deletecollection", "patch"]),
@@ -162,7 +162,7 @@ def _descheduler() -> list[JsonObject]:
 
 
 def _node_rules() -> list[JsonObject]:
-    """Return the rights of nodes; where objects differ, ``NodeAuthorizer`` decides instead."""
+    """Return the rights of nodes; ``NodeAuthorizer`` decides what depends on the object."""
     changes = ["update", "patch"]
     return [
         _rule("authentication.k8s.io", ["tokenreviews"], ["create"]),
@@ -201,8 +201,8 @@ def _node_rules() -> list[JsonObject]:
 def _simulated_nodes() -> list[JsonObject]:
     """Return the rights of simulated nodes: reads for all nodes, writes as one of them.
 
-    These are the verbs of constrained impersonation: a node that is impersonated still has
-    only its own rights.
+    These are the verbs of constrained impersonation: an impersonated node still has only its own
+    rights.
     """
     writes = [
         f"impersonate-on:arbitrary-node:{verb}"

@@ -137,7 +137,7 @@ def write_node_kubeconfig(pki: Path, node: str, path: Path, url: str, now: float
 
 
 def _pair_in(path: Path, user: User, authority: KeyPair, now: float) -> KeyPair | None:
-    """Return the certificate in an existing kubeconfig if it can be used further."""
+    """Return the certificate in an existing kubeconfig if it is still usable."""
     try:
         config = yaml.safe_load(read_own(path))
         cluster, entry = config["clusters"][0]["cluster"], config["users"][0]
@@ -252,7 +252,7 @@ def _context_of(user: str, cluster: str) -> str:
 
 
 def _cluster_id(authority: bytes) -> str:
-    """Return a few characters that tell the clusters of a user apart."""
+    """Return a few characters that distinguish the clusters of a user."""
     return hashlib.sha256(authority).hexdigest()[:8]
 
 

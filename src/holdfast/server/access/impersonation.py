@@ -21,9 +21,9 @@ def impersonate(
 ) -> User:
     """Return the impersonated user; raise Forbidden unless that is allowed.
 
-    A node can be impersonated by the verbs of constrained impersonation, ``impersonate:MODE`` on
-    the node and ``impersonate-on:MODE:VERB`` on the object of the request; any user by the verb
-    ``impersonate``.
+    The verb ``impersonate`` allows impersonating any user. A node can also be impersonated with the
+    verbs of constrained impersonation: ``impersonate:MODE`` on the node and
+    ``impersonate-on:MODE:VERB`` on the object of the request.
     """
     headers = [key for key in request.headers if key.startswith("impersonate-")]
     if not headers:
@@ -68,7 +68,7 @@ def _impersonate_user(
 
 
 def _target(name: str) -> RequestInfo:
-    """Return the request to authorize: a service account is not of resource ``users``."""
+    """Return the request to authorize; for a service account the resource is not ``users``."""
     if account := _service_account(name):
         return RequestInfo("", "", namespace=account[0], plural="serviceaccounts", name=account[1])
     return RequestInfo("", "", plural="users", name=name)

@@ -1,4 +1,4 @@
-"""Authorize the requests of nodes: what their pods refer to, and objects of their own.
+"""Authorize the requests of nodes, for objects that their pods refer to and for their own objects.
 
 Writes are checked again when their content is known (``kinds.admission.node_restriction``).
 """
@@ -170,7 +170,7 @@ def _lease(node: str, info: RequestInfo) -> str | None:
 
 
 def _own_object(kind: str) -> _Rule:
-    """Return the rule of a kind whose object for a node has the name of the node."""
+    """Return the rule of a kind that has one object per node, with the name of the node."""
 
     def decide(node: str, info: RequestInfo) -> str | None:
         if info.verb not in _OWN_OBJECT:

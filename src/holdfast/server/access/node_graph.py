@@ -1,4 +1,4 @@
-"""Which objects are related to a node: those that the pods bound to it refer to.
+"""The objects that are related to a node: those that the pods bound to it refer to.
 
 The index of a node is made when the node first asks, and brought up to date when it asks again: a
 pod is read again only if it has changed. Nodes that never ask, such as simulated ones, cost
@@ -33,10 +33,10 @@ _WITH_NODE_NAME = {
 
 @dataclass(slots=True)
 class _NodeIndex:
-    """What the pods of one node refer to.
+    """The objects that the pods of one node refer to.
 
-    Invariant: ``counts`` is the number of pods, as they were at ``last_change`` of pods, that refer
-    to each object.
+    Invariant: ``counts`` has, for each object, the number of the node's pods that referred to it at
+    revision ``last_change``.
     """
 
     last_change: int = -1
@@ -53,7 +53,7 @@ class NodeGraph:
         self._indexes: dict[str, _NodeIndex] = {}
 
     def relates(self, node: str, plural: str, namespace: str, name: str) -> bool:
-        """Return whether a node may read an object because of its pods or of the object itself.
+        """Return whether a node may read an object: its pods refer to it, or it names the node.
 
         A secret may also belong to a volume that is bound to a claim of a pod of the node.
         """
@@ -83,7 +83,7 @@ class NodeGraph:
     def _index(self, node: str) -> _NodeIndex:
         """Return the up-to-date index of a node."""
         index = self._indexes.pop(node, None) or _NodeIndex()
-        self._indexes[node] = index  # the last one that was asked for
+        self._indexes[node] = index  # now the most recently used
         for oldest in tuple(islice(self._indexes, max(0, len(self._indexes) - _NODES))):
             del self._indexes[oldest]
         last_change = self._store.last_change(*_PODS)

@@ -28,7 +28,7 @@ _SECRET_SOURCES = {
 # The namespace of these secrets is that of the claim unless the volume names one.
 _VOLUME_SECRET_SOURCES = ("cephfs", "flexVolume", "rbd", "scaleIO", "iscsi")
 _VOLUME_SECRET_SOURCES_WITH_NAMESPACE = ("cinder", "storageos")
-# Those of a CSI volume that a kubelet needs; the others are for controllers.
+# The secrets of a CSI volume that a kubelet needs; the others are for controllers.
 _CSI_SECRETS = ("nodePublishSecretRef", "nodeStageSecretRef", "nodeExpandSecretRef")
 # Volumes that need no object of the API.
 _LOCAL_VOLUMES = frozenset(
@@ -76,12 +76,12 @@ _API_PROJECTIONS = {
 
 
 def is_mirror(pod: JsonMapping) -> bool:
-    """Return whether this is the mirror of a pod that a node runs from a file of its own."""
+    """Return whether this is a mirror pod: it shows a pod that its node runs from a local file."""
     return MIRROR_ANNOTATION in map_at(map_at(pod, "metadata"), "annotations")
 
 
 def pod_references(pod: JsonMapping) -> frozenset[Reference]:
-    """Return what a pod refers to; nothing for a mirror pod, which its node has created.
+    """Return the objects that a pod refers to; none for a mirror pod, which its node has created.
 
     >>> spec = {"volumes": [{"secret": {"secretName": "s"}}]}
     >>> pod_references({"metadata": {"namespace": "a"}, "spec": spec})
@@ -139,7 +139,7 @@ def _in_volume(volume: JsonMapping) -> Iterator[tuple[str, str]]:
 
 
 def _claims(pod: JsonMapping) -> Iterator[str]:
-    """Yield the names of the pod's resource claims, that for extended resources included."""
+    """Yield the names of the pod's resource claims, including the one for extended resources."""
     status = map_at(pod, "status")
     created = {
         text_at(entry, "name"): text_at(entry, "resourceClaimName")

@@ -73,8 +73,8 @@ class RoleIndex:
     rules: Mapping[tuple[str, str], tuple[PolicyRule, ...]] = field(default_factory=dict)
     """The rules of each role, by namespace (empty for cluster roles) and name."""
     _allowed_everywhere: dict[tuple[Any, ...], bool] = field(default_factory=dict)
-    """Whether a user may do something to all objects of a resource in all namespaces, as far as
-    it was asked: a component asks the same again and again."""
+    """Cached answers to whether a user may do something to all objects of a resource in all
+    namespaces: components repeat the same requests."""
 
     @classmethod
     def build(
