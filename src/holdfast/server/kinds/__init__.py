@@ -1,7 +1,7 @@
 """The descriptors of the built-in kinds, one file per API group.
 
-``reviews`` has two groups, ``namespaces`` and ``events`` one kind each of the core group. Lives
-here: the descriptors and the functions they use (``admission``, ``validation``, ``printers``,
+``reviews`` has two groups; ``namespaces`` and ``events`` each have one kind of the core group.
+Lives here: the descriptors and the functions they use (``admission``, ``validation``, ``printers``,
 ``subresources``), and the descriptors of custom resources (``custom_resources``). May not live
 here: code that all kinds share, which is in ``verbs``. A new built-in kind is a descriptor here and
 a test.
@@ -52,9 +52,9 @@ BUILT_IN: tuple[KindDescriptor, ...] = (
     *resource.KINDS,
     *core_k8s_io.KINDS,
 )
-"""All built-in kinds, in the order of discovery: of kinds of one name, kubectl takes the first.
+"""All built-in kinds, in the order of discovery: kubectl takes the first kind with a given name.
 
-Left out on purpose: beta versions but those of ``resource.k8s.io``, ``componentstatuses``, which
+Left out on purpose: beta versions except those of ``resource.k8s.io``, ``componentstatuses``, which
 are not stored, and API priority and fairness, which nothing would enforce.
 """
 BUILT_IN_CRDS = core_k8s_io.DEFINITIONS

@@ -75,7 +75,7 @@ def _kinds() -> Iterator[KindDescriptor]:
 
 
 def _with_state(printer: Printer) -> Printer:
-    """Return the printer of claims with their state, which no path of a CRD's column can tell."""
+    """Return the printer of claims with their state, which no column of a CRD can express."""
 
     def cells(obj: Obj, now: float) -> TableCells:
         named, *others = printer.cells(obj, now)

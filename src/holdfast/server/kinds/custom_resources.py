@@ -22,7 +22,7 @@ UNIMPLEMENTED_CUSTOM_RESOURCES = {
     where: UnimplementedFeatures(f"{kind}s of {where[0]} are stored but not read: {sentence}")
     for where, (kind, sentence) in group_scheduling.KINDS.items()
 }
-"""What is installed for other schedulers and has no effect here, by group and plural."""
+"""Resources for other schedulers that have no effect here, by group and plural."""
 KNOWN_CUSTOM_RESOURCES = {
     descriptor.group_resource: descriptor
     for descriptor in (

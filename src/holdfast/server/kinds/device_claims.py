@@ -46,7 +46,7 @@ def drop_unallocated_devices(op: Operation, claim: JsonObject, old: JsonObject |
 
 
 def warn_of_upper_case(op: Operation, new: JsonObject, old: JsonObject | None) -> None:
-    """Warn of a driver of a slice whose name is not in lower case."""
+    """Warn if the driver name of a slice is not in lower case."""
     driver = text_at(map_at(new, "spec"), "driver")
     if driver != driver.lower():
         op.warnings.append(
@@ -124,7 +124,7 @@ def _check_admin_access(op: Operation, wanted: Iterable[Any], path: str) -> Iter
 
 
 def _check_binding(op: Operation, status: JsonMapping, before: JsonMapping) -> Iterator[Cause]:
-    """Check the right to allocate and reserve: that on resourceclaims/binding of the cluster."""
+    """Check the right to allocate and reserve: resourceclaims/binding in the whole cluster."""
     if is_same_allocation(status.get("allocation"), before.get("allocation")) and is_same(
         status.get("reservedFor"), before.get("reservedFor")
     ):

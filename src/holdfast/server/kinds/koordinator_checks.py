@@ -1,7 +1,7 @@
-"""Koordinator's labels, annotations and kinds: warnings of what the scheduler cannot use.
+"""Warn of Koordinator's labels, annotations and kinds that the scheduler cannot use.
 
-The scheduler reads them with the same functions. Nothing is refused but shares of GPUs that
-contradict one another, as by Koordinator's webhook, if its gate is on.
+The scheduler reads them with the same functions. Only contradictory shares of GPUs are refused, as
+by Koordinator's webhook, and only if its gate is on.
 """
 
 from __future__ import annotations

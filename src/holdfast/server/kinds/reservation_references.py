@@ -1,7 +1,7 @@
-"""Warnings about reservations, and pods with affinity to one, that other objects make useless.
+"""Warn of reservations, and of pods with reservation affinity, that other objects make useless.
 
-A pod waits if no reservation matches its affinity, or only ended ones; a reservation that keeps
-more inside than it reserves gives nothing to its owners.
+A pod waits if no reservation matches its affinity, or if all that match have ended. A reservation
+that keeps more inside than it reserves gives nothing to its owners.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from holdfast.state.reservations.reserve_pod import reserve_pod
 
 _RESERVATIONS = (scheme.RESERVATIONS.group, scheme.RESERVATIONS.plural)
 _MOST_READ = 200
-"""If an affinity may match more reservations than this, they are not read, and nothing is said."""
+"""If more reservations than this may match, they are not read and there is no warning."""
 
 
 def warn_of_affinity(op: Operation, new: JsonObject, old: JsonObject | None) -> None:
@@ -80,7 +80,7 @@ def _candidates(op: Operation, affinity: ReservationAffinity) -> Sequence[Stored
 
 
 def _may_match(op: Operation, reservation: Reservation, affinity: ReservationAffinity) -> bool:
-    """Return whether a candidate is what the affinity asks for, or may be on its future node."""
+    """Return whether a candidate matches the affinity, or may match it once it has a node."""
     if affinity.name:
         return True
     node = reservation.status.node_name

@@ -162,7 +162,7 @@ _V1 = (
 
 _V1BETA1 = {kind: Conversion(*functions) for kind, functions in V1BETA1.items()}
 _DEPRECATED = {"v1beta1": ("v1.35+", "v1.38+"), "v1beta2": ("v1.36+", "v1.39+")}
-"""Since which release a version is deprecated, and since which it is not served."""
+"""The releases from which a version is deprecated and from which it is not served."""
 
 
 def _in_beta(kind: KindDescriptor) -> Iterator[KindDescriptor]:

@@ -87,7 +87,7 @@ def _request_info(review: JsonObject) -> RequestInfo:
 
 
 def _selector(attributes: Mapping[str, Any]) -> str:
-    """Return the field selector of a review; a requirement that has no such form is left out."""
+    """Return the field selector of a review, without requirements that it cannot express."""
     given = attributes.get("fieldSelector") or {}
     return str(given.get("rawSelector") or "") or ",".join(
         str(fields.FieldRequirement(str(one.get("key")), str(one["values"][0])))

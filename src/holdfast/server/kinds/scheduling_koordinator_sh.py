@@ -37,8 +37,8 @@ _CREATION = RequestInfo(
 def _check_migration_job(op: Operation, new: JsonObject, old: JsonObject | None) -> None:
     """Raise Forbidden for a new or changed template of a user that may not create reservations.
 
-    The controller creates reservations of jobs as itself. Without a template it makes them from
-    the pod that migrates, for its successor only.
+    The controller creates the reservations of jobs with its own rights. Without a template it makes
+    them from the migrating pod, for the successor of that pod only.
     """
     template = _job_template(new)
     if template is None or (old is not None and template == _job_template(old)):

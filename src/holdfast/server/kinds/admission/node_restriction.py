@@ -1,6 +1,6 @@
 """NodeRestriction: a node may write only its own objects and the status of its own pods.
 
-The rules and messages are upstream's. ``access.node_authorizer`` has decided before which requests
+The rules and messages are upstream's. ``access.node_authorizer`` has already decided which requests
 a node may make at all; here the content of the write is known.
 """
 
@@ -52,7 +52,7 @@ _VOLUME_STATUS = ("capacity", "conditions", "allocatedResources", "allocatedReso
 
 
 def restrict_node_write(op: Operation, new: JsonObject, old: JsonObject | None) -> None:
-    """Raise Forbidden if a node writes what it may not."""
+    """Raise Forbidden for a write that the node may not make."""
     node = op.user.node_name
     if node is None:
         return
@@ -69,7 +69,7 @@ def restrict_node_write(op: Operation, new: JsonObject, old: JsonObject | None) 
 
 
 def restrict_node_deletion(op: Operation, old: JsonObject) -> None:
-    """Raise Forbidden if a node deletes or evicts what it may not."""
+    """Raise Forbidden for a deletion or eviction that the node may not make."""
     node = op.user.node_name
     if node is None:
         return

@@ -1,9 +1,8 @@
-"""What the scheduler gave a pod is written by the scheduler and admins only.
+"""Let only the scheduler and admins write the annotations that record a pod's allocation.
 
-A pod may be created with annotations that record an allocation, for example by a template that was
-copied from a pod, as long as it has no node: the Binding overwrites or empties all of them. Until
-then they are marked, so that what the scheduler writes before the Binding is told apart from what
-the pod was created with.
+A pod without a node may be created with such annotations, for example from a template that was
+copied from a pod: the Binding overwrites or empties all of them. Until then they are marked, to
+distinguish them from those that the scheduler writes before the Binding.
 """
 
 from __future__ import annotations
@@ -53,7 +52,7 @@ def drop_foreign_keys(metadata: JsonObject, kept: Collection[str]) -> None:
 
 
 def foreign_keys(pod: JsonMapping) -> list[str]:
-    """Return the keys that a pod was created with and that no holder of the right has written."""
+    """Return the keys that a pod was created with and that no user with the right has written."""
     named = text_at(_annotations(pod), FOREIGN_ALLOCATIONS).split(",")
     return [key for key in ALLOCATION_ANNOTATIONS if key in named]
 

@@ -87,7 +87,7 @@ def _priority_class(context: ServerContext, name: str) -> Mapping[str, Any] | No
 
 
 def default_priority_class(context: ServerContext) -> Mapping[str, Any] | None:
-    """Return the default PriorityClass; of several, the one with the lowest value."""
+    """Return the default PriorityClass; if there are several, the one with the lowest value."""
     classes = [
         decode(stored)
         for stored in context.store.list(*_CLASSES)

@@ -1,7 +1,7 @@
-"""A pod that ignores reservations enters what is reserved for others: that needs a right.
+"""Require a right for pods that ignore reservations and so use room reserved for others.
 
-Controllers make the pods of workloads and hold the right. So it is asked of the user who writes the
-template.
+Controllers create the pods of workloads and have the right. So the user who writes the template
+must have it.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ from holdfast.server.wire.responses import (
 _LOG_STREAMS = ("All", "Stderr", "Stdout")
 _LOG_FLAGS = ("follow", "previous", "timestamps")
 _LOG_NUMBERS = (("sinceSeconds", 1), ("tailLines", 0), ("limitBytes", 1))
-"""Numeric log options with their least values."""
+"""Numeric log options with their minimum values."""
 _LISTS = ("containers", "initContainers", "ephemeralContainers")
 
 
@@ -60,7 +60,7 @@ async def attach(op: Operation) -> ServerResponse:
 
 
 async def forward_port(op: Operation) -> ServerResponse:
-    """Forward ports of a pod; the streams of the client name them."""
+    """Forward ports of a pod; the client's streams name the ports."""
     pod = _running_pod(op)
     return await _upgraded(op, pod, ("portForward", *_pod_path(op)), [])
 
@@ -80,12 +80,12 @@ async def _upgraded(
     op: Operation, pod: JsonObject, path: tuple[str, ...], query: Query
 ) -> ServerResponse:
     client, endpoint = _node(op, pod["spec"]["nodeName"], "its containers run nothing")
-    # kubectl tries SPDY when a WebSocket is refused: what else is wrong is said first.
+    # kubectl tries SPDY when a WebSocket is refused, so other errors are reported first.
     upgrade = op.request.headers.get("upgrade", "").lower()
     if upgrade != "websocket":
         spdy = "; SPDY is not served: use kubectl 1.31 or newer" if "spdy" in upgrade else ""
         raise BadRequest(f"Upgrade request required{spdy}")
-    # A WebSocket begins with a GET, which must not be enough to change something.
+    # A WebSocket begins with a GET, and a GET must not suffice to change something.
     op.context.authorizer.check(op.user, replace(op.request_info, verb="create"))
     offered = op.request.headers.get("sec-websocket-protocol", "").split(",")
     protocols = [name.strip() for name in offered if name.strip()]
@@ -109,7 +109,7 @@ def _pod_path(op: Operation) -> tuple[str, str]:
 
 
 def _container(pod: JsonObject, wanted: str) -> str:
-    """Return the name of the container; raise BadRequest if none or no known one is given."""
+    """Return the name of the container; raise BadRequest if it is missing or unknown."""
     name = pod["metadata"]["name"]
     names = {kind: [c["name"] for c in pod["spec"].get(kind) or ()] for kind in _LISTS}
     if wanted:

@@ -35,7 +35,7 @@ async def evict(op: Operation) -> Response:
         raise BadRequest("name in URL does not match name in Eviction object")
     options = msgspec.convert(eviction.get("deleteOptions") or {}, DeleteOptions)
     if op.user.node_name is not None and op.context.store.latest(op.key) is None:
-        # Upstream's NodeRestriction reads the pod first, and says so in other words.
+        # Upstream's NodeRestriction reads the pod first and has another message for a missing pod.
         name = op.request_info.name
         raise NotFound(f'pod "{name}" not found', Details(name, kind="pod"))
     previous = latest_object(op)

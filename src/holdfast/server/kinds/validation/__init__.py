@@ -1,4 +1,4 @@
 """Checks of single kinds that only the API server makes.
 
-Checks that other packages make too live in ``holdfast.api.validation``.
+Checks that other packages also make are in ``holdfast.api.validation``.
 """

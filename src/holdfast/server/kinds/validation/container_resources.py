@@ -31,7 +31,7 @@ from holdfast.server.kinds.validation.resource_quotas import check_amount, is_st
 AmountTexts = Mapping[str, AmountText]
 CheckName = Callable[[str, str], Iterator[Cause]]
 POD_LEVEL = (CPU, HUGE_PAGES_PREFIX, MEMORY)
-"""The resources of whole pods, as in upstream's message."""
+"""The resources that a whole pod can request, as in upstream's message."""
 
 
 def check_container_resources(resources: JsonMapping, path: str) -> Iterator[Cause]:

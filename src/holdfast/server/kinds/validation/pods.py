@@ -66,7 +66,7 @@ def _check_deletion_cost(pod: JsonObject) -> Iterable[Cause]:
 
 
 def check_pod_status(op: Operation, new: JsonObject, old: JsonObject | None) -> Iterable[Cause]:
-    """Return what a write of the status makes wrong."""
+    """Return what is wrong with a write of the status."""
     if op.request_info.subresource != "status" or old is None:
         return ()
     return check_pod_claim_status(new, old)
@@ -112,7 +112,7 @@ def _containers(spec: JsonObject, path: str) -> Iterable[tuple[str, Any]]:
 
 
 def check_pod_change(new: JsonObject, old: JsonObject) -> Iterable[Cause]:
-    """Yield forbidden changes of a pod; what was stored before a rule existed stays allowed."""
+    """Yield forbidden changes of a pod; values that are older than a rule stay allowed."""
     if RESERVE_POD not in (old["metadata"].get("annotations") or {}):
         yield from _check_not_reserve_pod(new)
     if not any(_check_deletion_cost(old)):

@@ -50,7 +50,7 @@ def check_quota(new: JsonObject, old: JsonObject | None) -> Iterable[Cause]:
 def check_quota_status(quota: JsonObject) -> Iterable[Cause]:
     """Yield what is wrong with the status of a quota.
 
-    What the status has from the spec is accepted: an older server may have stored it.
+    Values that the status has from the spec are accepted: an older server may have stored them.
     """
     spec, status = quota.get("spec") or {}, quota.get("status") or {}
     accepted = spec.get("hard") or {}
@@ -91,7 +91,7 @@ def _check_key(at: str, key: str) -> Iterable[Cause]:
 
 
 def is_standard(key: str) -> bool:
-    """Return whether a name without domain is that of a resource or quota."""
+    """Return whether this is the name of a standard resource or quota, which has no domain."""
     return key == "storage" or is_standard_key(key)
 
 
