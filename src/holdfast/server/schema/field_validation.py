@@ -1,7 +1,7 @@
 """Field validation and pruning of built-in kinds.
 
-With fieldValidation=Strict an unknown or duplicate field is an error, with Warn a warning, with
-Ignore nothing; unknown fields are never stored.
+An unknown or duplicate field is an error with fieldValidation=Strict, gets a warning with Warn, and
+is ignored with Ignore. Unknown fields are never stored.
 """
 
 from __future__ import annotations

@@ -31,8 +31,8 @@ class FieldInfo:
     """One field of a built-in type.
 
     ``type`` is the type of the object, of the list items or of the map values; for a scalar it is
-    empty and ``scalar`` is set. ``strategies`` and ``merge_key`` are for strategic merge;
-    ``list_type`` (for an object or a map: its map type) and ``map_keys`` for server-side apply.
+    empty and ``scalar`` is set. ``strategies`` and ``merge_key`` are for strategic merge.
+    ``list_type`` (for an object or a map: its map type) and ``map_keys`` are for server-side apply.
     """
 
     shape: FieldShape

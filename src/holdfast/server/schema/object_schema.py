@@ -1,7 +1,7 @@
 """The schema of a kind as the verbs use it: pruning, defaulting, validation, strategic merge.
 
-A built-in kind has its published schema and a function that sets defaults, a custom resource its
-structural schema.
+A built-in kind has its published schema and a function that sets defaults; a custom resource has
+its structural schema.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Strategic merge patch: merge lists by the merge keys of the built-in kinds.
 
-Besides values a patch may contain directives: ``$patch`` (replace, delete or merge this map, or one
-item of a list), ``$retainKeys`` (drop all other keys), ``$deleteFromPrimitiveList/<field>`` and
+Besides values, a patch may contain directives: ``$patch`` (replace, delete or merge this map, or
+one item of a list), ``$retainKeys`` (drop all other keys), ``$deleteFromPrimitiveList/<field>`` and
 ``$setElementOrder/<field>``. Null removes a field.
 
 A patch is applied without a pause, so no directive may take quadratic time: items are found by

@@ -75,7 +75,7 @@ def combined(message: str) -> Cause:
 
 
 def type_name(value: Any) -> str:
-    """Return the JSON type of a value; a float is an integer as far as it is exact.
+    """Return the JSON type of a value; a float that is exactly an integer counts as one.
 
     >>> [type_name(v) for v in (None, True, 1, 1.5, 2.0, 1e19, "", [], {})]
     ['null', 'boolean', 'integer', 'number', 'integer', 'number', 'string', 'array', 'object']
@@ -99,7 +99,7 @@ def quoted(value: Any) -> str:
 
 
 def limit_for(value: float, limit: float) -> str:
-    """Format a limit as Go prints it beside a value, which may be an integer.
+    """Format a limit as Go prints it next to a value, which may be an integer.
 
     >>> limit_for(1000001, 1000000), limit_for(1000001.5, 1000000), limit_for(2, 1.5)
     ('1000000', '1e+06', '1.5')

@@ -78,7 +78,7 @@ class SchemaNode:
 
 
 def compile_node(schema: Mapping[str, Any], *, root: bool = False) -> SchemaNode:
-    """Compile a schema and its nested schemas; ``root``: it is that of a whole object."""
+    """Compile a schema and its nested schemas; ``root``: it is the schema of a whole object."""
     is_resource = root or bool(schema.get("x-kubernetes-embedded-resource"))
     properties = {k: compile_node(v) for k, v in (schema.get("properties") or {}).items()}
     raw_items, raw_additional = schema.get("items"), schema.get("additionalProperties")

@@ -30,7 +30,7 @@ def prune(node: SchemaNode, value: Any, path: str, dropped: list[str]) -> Any:
     if not isinstance(value, dict):
         return value
     out: dict[str, Any] = {}
-    is_object = node.embedded_resource or not path  # with metadata of its own
+    is_object = node.embedded_resource or not path  # with its own metadata
     for name, one in value.items():
         where = f"{path}.{name}" if path else name
         child = node.child(name)
@@ -48,7 +48,7 @@ def prune(node: SchemaNode, value: Any, path: str, dropped: list[str]) -> Any:
 def _as_go_reads(node: SchemaNode, value: float, path: str) -> float:
     """Return a number as Go reads it and writes it again.
 
-    ``2.0`` in an integer field becomes 2; an integer that no int64 has becomes a float.
+    ``2.0`` in an integer field becomes 2; an integer outside the range of int64 becomes a float.
     """
     if isinstance(value, float):
         whole = node.type == "integer" and abs(value) < _LARGEST_INT and value.is_integer()

@@ -51,7 +51,8 @@ def _broken_rules(
     """Yield the rules that a value breaks; rules of unchanged values are not evaluated.
 
     A rule with ``oldSelf`` is evaluated only if there is an old value. List items have an old value
-    only if the list type is map; ``unchanged``: the whole list, for example, has not changed.
+    only if the list type is map. ``unchanged`` is True if, for example, the whole list has not
+    changed.
     """
     if not node.has_rules or value is None:
         return
@@ -75,7 +76,7 @@ def _broken_rules(
 
 
 def _child_path(node: SchemaNode, path: str, name: str) -> str:
-    """Return the path of a field or, as upstream has it for rules alone, ``[key]`` of a map."""
+    """Return the path of a field; in a map ``[key]``, as upstream writes it for rules only."""
     if name not in node.properties:
         return f"{path}[{name}]"
     return f"{path}.{name}" if path else name

@@ -24,7 +24,7 @@ _RULE_LIMIT = 10_000_000
 _TOTAL_LIMIT = 100_000_000
 _REQUEST_BYTES = 3 * 1024 * 1024
 _MOST_RULES, _MOST_CHARACTERS = 1000, 128 * 1024
-"""Of one version: two seconds to compile."""
+"""The limits of one version; so many rules take two seconds to compile."""
 _REASONS = [
     "FieldValueDuplicate", "FieldValueForbidden", "FieldValueInvalid", "FieldValueRequired",
 ]  # fmt: skip
@@ -38,7 +38,7 @@ _ADVICE = (
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where a schema is within the root schema."""
+    """The position of a schema within the root schema."""
 
     path: str = ""
     most_values: int | None = 1

@@ -36,7 +36,7 @@ def text_check(
 ) -> Callable[[Any], bool] | None:
     """Return whether a value is a text that fulfils the checks, cached for short texts.
 
-    Lists of names, such as nodes, have the same few thousand in many objects.
+    Many objects have lists of the same few thousand names, such as names of nodes.
     """
     if schema.get("type") != "string":
         return None
