@@ -14,7 +14,7 @@ from holdfast.server.store.database import Database
 from holdfast.server.store.database_file import convert_sqlite_errors
 
 SKIPPED_REVISIONS = 1_000_000
-"""Added to the revision at a restore, so that no revision a client has seen is assigned again."""
+"""A restore adds this to the revision, so that no revision that a client has seen is reused."""
 
 
 def write_backup(database: Database, path: Path) -> None:

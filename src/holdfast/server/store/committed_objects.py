@@ -2,12 +2,12 @@
 
 ``load_objects`` and ``replay`` read them from disk; bytes that occur twice are shared.
 
-An object is kept as its bytes, with an index entry that was read from them once. Clients are shown
-the stored bytes, and selectors are answered from the index entries.
+An object is kept as its bytes, with an index entry that was read from them once. Clients get the
+stored bytes, and selectors read the index entries.
 
 ``_index_pairs`` has one set of paths for each label value, and a selector reads only the smallest
-of its sets: to intersect all of them costs more than to compare the few objects that are left. Only
-the fields that components select by are indexed (``spec.nodeName`` for the pods of a node, the
+of its sets: intersecting all of them would cost more than comparing the few objects that are left.
+Only the fields that components select by are indexed (``spec.nodeName`` for the pods of a node, the
 involved object of an event for ``kubectl describe``).
 """
 

@@ -24,9 +24,9 @@ WriteFault = Callable[[sqlite3.Connection], None]
 """Called inside each transaction before COMMIT; it may raise. For tests."""
 
 CHECKPOINT_IDLE = 4 << 20
-"""Bytes in the write-ahead log from which on it is checkpointed when no write is queued."""
+"""With this many bytes, the write-ahead log is checkpointed when no write is queued."""
 CHECKPOINT_BUSY = 128 << 20
-"""Bytes from which on it is checkpointed although writes are queued."""
+"""With this many bytes, it is checkpointed although writes are queued."""
 CHUNKS = (256, 64, 16, 4, 1)
 COMPACTION_ROWS = 1_000
 PROBE_BYTES = 65_536
@@ -226,8 +226,8 @@ class Database:
     def compact(self, compact_revisions: Mapping[tuple[str, str], int]) -> bool:
         """Raise compact revisions, delete a batch of old log rows, return whether some are left.
 
-        Rows are deleted in batches because writes wait meanwhile: call again with an empty mapping.
-        Rows up to the compact revision are never read, so it is safe to stop in between.
+        Writes wait while rows are deleted, so this is done in batches: call again with an empty
+        mapping. Rows up to the compact revision are never read, so it is safe to stop in between.
         """
         with self._transaction() as connection:
             for (group, plural), revision in compact_revisions.items():

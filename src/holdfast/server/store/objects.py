@@ -123,7 +123,7 @@ class Retention:
     seconds: float = 300.0
     """Younger events are retained; also the period of compaction. 5 minutes as in Kubernetes."""
     min_events: int = 1_000
-    """The newest events that are retained whatever their age, so that watches can resume."""
+    """This many of the newest events are retained at any age, so that watches can resume."""
     max_events: int = 20_000
     """The most events that are retained, whatever their age: they are kept in memory."""
     max_lag: int = 10_000

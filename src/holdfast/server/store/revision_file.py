@@ -27,12 +27,13 @@ from holdfast.runtime.private_files import open_private, sync_directory
 
 log = logging.getLogger(__name__)
 BLOCK = 10_000
-"""Revisions reserved with one fsync; at most so many are skipped after a crash."""
+"""Revisions reserved with one fsync; at most this many are skipped after a crash."""
 _SIZE = 42
 _MAX_REVISION = 2**62
 """The largest plausible revision; integers of SQLite and of clients have 64 bits.
 
-A file with a number of 20 nines was believed, and then every write failed in SQLite.
+Before this check, a file with a number of 20 nines was accepted, and then every write failed in
+SQLite.
 """
 
 

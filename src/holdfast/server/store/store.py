@@ -2,8 +2,8 @@
 
 A write runs on the event loop, without awaiting: it checks preconditions, takes the next revision,
 calls ``build`` for the bytes and enqueues the write. A writer thread commits all queued writes as
-one transaction. Only after COMMIT the future completes, readers see the object and watchers get
-the event, in revision order.
+one transaction. The future completes only after COMMIT; then readers see the object and watchers
+get the event, in revision order.
 
 ``get``, ``list``, ``list_at``, ``dependents`` and ``revision`` return committed state only, which
 is all that a client may see: after a crash, a revision that was not durable could be assigned again
@@ -95,9 +95,9 @@ class Store:
     ) -> Store:
         """Open or create the store of a directory; call it inside the running event loop.
 
-        Raises StoreLocked if another process uses the directory. ``fault`` is for tests: it is
-        called in the writer thread inside each transaction, before COMMIT, and may raise.
-        So is another class of ``writer``.
+        Raises StoreLocked if another process uses the directory. ``fault`` and other classes of
+        ``writer`` are for tests: ``fault`` is called in the writer thread inside each transaction,
+        before COMMIT, and may raise.
         """
         with ExitStack() as cleanup:
             data_directory = DataDirectory(directory)
@@ -193,7 +193,7 @@ class Store:
         labels: Mapping[str, str] | None = None,
         fields: Mapping[str, str] | None = None,
     ) -> Objects:
-        """List, in key order, the objects that have all the given label and field values.
+        """List, in key order, the objects that have all these label and field values.
 
         Labels, ``spec.nodeName`` and ``involvedObject.*`` are looked up in an index.
         """
@@ -390,7 +390,7 @@ class Store:
         self._compaction = None
 
     async def backup(self, path: Path) -> None:
-        """Write a consistent copy to a new file of mode 0600; writes wait meanwhile."""
+        """Write a consistent copy to a new file of mode 0600; writes wait until it is complete."""
         self._check_open()
         await self._writer.run(lambda database: write_backup(database, path))
 

@@ -4,7 +4,7 @@ All subscriptions read the same list of events, each at its own position: an eve
 subscription nothing until it reads, and a slow subscription does not delay the others. A queue for
 each subscription would need a limit of its size and a copy of each event.
 
-What the list may grow to is limited by age, number and bytes. By number alone, one ConfigMap of 1
+The list is limited by age, number and bytes. When only the number was limited, one ConfigMap of 1
 MB that was changed again and again filled the memory, and the disk until the next compaction.
 """
 
@@ -131,8 +131,8 @@ class Subscription:
         self._accept = accept
         self._committed = committed
         self._position = watch_cache.position_after(from_revision)
-        # A reader is ended if it lags too far. Its lag at the start does not count: a watch that
-        # began far behind was ended at once, and so was every one that tried to go on from there.
+        # A reader that lags too far is stopped. Its lag at the start does not count: when it did, a
+        # watch that began far behind ended at once, as did each that continued it.
         self._initial_lag = watch_cache.end - self._position
         self._returned_revision = from_revision
         self._waiter: asyncio.Future[None] | None = None

@@ -1,11 +1,11 @@
 """The one thread that writes to the database: it commits all queued writes as one transaction.
 
-The thread does not wait to fill a batch: writes queue up while a commit runs, so batches are as
-large as the disk is slow, and a single write is not delayed.
+The thread does not wait to fill a batch: writes queue up while a commit runs, so batches are larger
+on a slower disk, and a single write is not delayed.
 
 A write builds on the pending write before it (``Store.latest``). So all queued writes fail after a
-failed commit, until a trial commit in ``recover`` succeeds. Whether the failed commit is on the
-disk is not known then, so ``recover`` also reads the log.
+failed commit, until a trial commit in ``recover`` succeeds. It is then unknown whether the failed
+commit is on the disk, so ``recover`` also reads the log.
 
 Writes that are enqueued together are in one batch, because a charge to a quota must be stored with
 the object that it is for, or not at all.
