@@ -47,7 +47,7 @@ async def create(op: Operation) -> Response:
 
 
 async def _record(op: Operation, event: JsonObject) -> None:
-    """Store an event; the object that it is about is stored, so that a failure is only logged."""
+    """Store an event; a failure is only logged, because the object of the event is stored."""
     try:
         await create_object(op, event)
     except HoldfastError as refused:
@@ -120,8 +120,8 @@ def _check_namespace_active(op: Operation, name: str) -> None:
 def _unimplemented_event(op: Operation, stored: bytes) -> tuple[Operation, JsonObject] | None:
     """Return an event about a created object, and the operation that creates the event.
 
-    Only kubectl shows the warnings of a response. None: the object has an effect, or was made by a
-    component of the cluster.
+    The event is for clients other than kubectl, which do not show the warnings of a response.
+    Returns None if the object has an effect, or if a component of the cluster created it.
     """
     unimplemented = op.descriptor.unimplemented
     if not unimplemented.has_events or op.dry_run or op.user.is_component:

@@ -4,8 +4,8 @@ A patch is applied in place and without yielding to other requests. So there are
 number of operations, on the bytes that ``copy`` adds, and on the list items that insertions and
 removals move. The first two are upstream's.
 
-Before, 22 copy operations took 10 s and 1.1 GB. The jsonpatch library copied each added value in
-Python, 4 s for a value of 3 MB, so its place is taken by this module.
+Before, 22 copy operations took 10 s and 1.1 GB. This module replaces the jsonpatch library, which
+copied each added value in Python: that took 4 s for a value of 3 MB.
 """
 
 from __future__ import annotations

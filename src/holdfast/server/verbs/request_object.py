@@ -98,7 +98,7 @@ def _cannot_be_handled(
 def apply_field_validation(op: Operation, obj: JsonObject, body: bytes = b"") -> JsonObject:
     """Drop unknown fields; warn of them or raise BadRequest, by ``fieldValidation``.
 
-    Claims of pods get their stored form before, because other forms have unknown fields.
+    Claims of pods get their stored form first, because other forms have unknown fields.
     """
     obj = with_typed_pod_claims(op.descriptor, obj)
     level = field_validation_level(op.request_info.verb, op.request.query)

@@ -1,4 +1,4 @@
-"""The objects a list or watch selects: namespace, label selector, field selector."""
+"""The objects that a list or watch selects: namespace, label selector, field selector."""
 
 from __future__ import annotations
 

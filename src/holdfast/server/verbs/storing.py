@@ -1,7 +1,7 @@
 """Encode an admitted object and store it, together with the writes that its admission added.
 
 A charge to a quota is stored in the transaction of the object. Upstream writes the charge first, so
-a write that fails leaves a charge until the next count; here there is none (decision 0014).
+a write that fails leaves a charge until the next count; here no charge is left (decision 0014).
 """
 
 from __future__ import annotations

@@ -45,8 +45,9 @@ def _kind_violations(
 ) -> Iterable[Cause]:
     """Return the violations of the checks of the kind.
 
-    Violations in an object that an older server stored are ignored while it is unchanged; the
-    rules of these annotations ignore them by themselves.
+    Violations in an object that an older server stored are ignored while it is unchanged. Only
+    violations in some annotations are returned even then, because their checks ignore old values
+    themselves.
     """
     causes = chain.from_iterable(rule(new, old) for rule in descriptor.checks)
     if old is None:

@@ -6,8 +6,8 @@ the end of the watch is due; the watch then subscribes again from the same revis
 there is one thing to wait for, and a new subscription is cheap: it is a position in the list of
 events.
 
-A batch is one piece of memory for each reader, for as long as the reader is slow. Batches of 512
-events were half a gigabyte if the objects have a megabyte, so they are limited by bytes as well.
+Each slow reader keeps a whole batch in memory. With objects of 1 MB, batches of 512 events took
+half a gigabyte, so batches are limited by bytes as well.
 """
 
 from __future__ import annotations
