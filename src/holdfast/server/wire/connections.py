@@ -7,8 +7,7 @@ new client always gets a connection, and a client with credentials sends them wi
 new clients out.
 
 A connection over its user's limit gets one response, 429, and is then closed. When it stayed open,
-a client that tried again on it was refused for ever, even if the user's other connections were
-gone.
+a client that retried on it was refused for ever, even after the user's other connections had ended.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ class IncomingConnection:
 
     address: str
     since: float
-    """When it was accepted, or its last request ended."""
+    """The time when it was accepted, or when its last request ended."""
     abort: Callable[[], None] = lambda: None
     closed: bool = False
     user: User | None = None
@@ -40,9 +39,9 @@ class IncomingConnection:
     requests: int = 0
     """Requests being handled."""
     header_since: float | None = None
-    """When the first byte of an incomplete header was received."""
+    """The time when the first byte of an incomplete header was received."""
     blocked_since: float | None = None
-    """Since when the write buffer is full because the client does not read."""
+    """The time since which the write buffer is full, because the client does not read."""
 
 
 class Connections:
@@ -70,7 +69,7 @@ class Connections:
     def add(self, address: str, now: float) -> IncomingConnection | None:
         """Add a new connection, closing another one if needed; return None if none can be closed.
 
-        None can be closed only if all connections have credentials and are in use.
+        That happens only if all connections have credentials and are in use.
         """
         self._limit_unauthenticated(address)
         if len(self._all) >= self.max_connections and not self.close_one():
@@ -84,8 +83,8 @@ class Connections:
     def authenticate(self, connection: IncomingConnection, user: User) -> None:
         """Set the authenticated user of a connection.
 
-        A user outside the control plane may have a quarter of all connections, all such users
-        together half of them; over the limit their longest idle connection is closed.
+        A user outside the control plane may have a quarter of all connections, and all such users
+        together may have half of them. Over the limit their longest idle connection is closed.
         """
         if connection.user is not None or connection.closed:
             return

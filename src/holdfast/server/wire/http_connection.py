@@ -6,7 +6,7 @@ to do so are known. ``RequestHandler`` is not part of aiohttp's public interface
 requires the version that this was written for (decision 0009).
 
 A refused request leaves the rest of its body on the connection. Those bytes must be discarded as a
-body: counted as the next header, they were answered with 431 after the first response.
+body: when they counted as the next header, the server sent a 431 after the first response.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _HEADER_TOO_LARGE = (
     b"HTTP/1.1 431 Request Header Fields Too Large\r\n"
     b"content-length: 0\r\nconnection: close\r\n\r\n"
 )
-_UNAUTHENTICATED_BUFFER = 32 * 1024  # bytes of TLS records waiting; asyncio's own is 256 KiB
+_UNAUTHENTICATED_BUFFER = 32 * 1024  # bytes of TLS records waiting; asyncio's default is 256 KiB
 _CLOSED_BY_CLIENT = (ConnectionError, RequestPayloadError)
 _repeats = Repeats()
 _log = logging.getLogger(__name__)
@@ -190,7 +190,7 @@ class HttpConnection(RequestHandler):
 def _origin(exception: BaseException | None) -> tuple[object, ...]:
     """Return where an exception was raised.
 
-    Its message may contain data of a client, which could vary it and so fill the log.
+    Its message may contain data of a client, which could vary the data to fill the log.
     """
     traceback = exception.__traceback__ if exception is not None else None
     while traceback is not None and traceback.tb_next is not None:

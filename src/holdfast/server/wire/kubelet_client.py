@@ -23,9 +23,10 @@ Query = Sequence[tuple[str, str]]
 
 @dataclass(frozen=True, slots=True)
 class KubeletEndpoint:
-    """Where a node serves.
+    """The address of a node's HTTPS server.
 
-    ``certificate`` must have signed that of its server; "" accepts any, as kube-apiserver does.
+    ``certificate`` must have signed the certificate of the server; "" accepts any, as
+    kube-apiserver does.
     """
 
     node: str
@@ -98,7 +99,7 @@ class KubeletClient:
 
         if self._session is None:
             timeout = aiohttp.ClientTimeout(total=None, connect=_CONNECT_SECONDS)
-            # Every exec has a connection of its own: none is kept for the next.
+            # Every exec has a separate connection, which is not kept for the next.
             connector = aiohttp.TCPConnector(force_close=True, limit=0)
             self._session = aiohttp.ClientSession(timeout=timeout, connector=connector)
         return self._session

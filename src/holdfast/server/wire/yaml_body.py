@@ -3,8 +3,8 @@
 libyaml's composer recurses once per level of nesting and overflows the stack: 30 KB of ``[`` ended
 the process. So the value is built here from the events of the parser.
 
-The other limits are here for the same reason, that a small body must not stop the server. A number
-of base 60 with 1.4 MB took minutes, 100,000 %TAG directives half a minute.
+The other limits have the same reason: a small body must not stop the server. A number of base 60
+with 1.4 MB took minutes, and 100,000 %TAG directives took half a minute.
 """
 
 from __future__ import annotations
