@@ -1,4 +1,4 @@
-"""The objects every cluster starts with: namespaces, priority classes, RBAC roles, our CRDs."""
+"""The objects of every new cluster: namespaces, priority classes, RBAC roles, our CRDs."""
 
 from __future__ import annotations
 
@@ -71,8 +71,8 @@ def _objects() -> Iterator[tuple[str, dict[str, Any]]]:
 async def create_bootstrap_objects(server: RequestHandler) -> None:
     """Create the missing objects by requests to the server; existing ones stay unchanged.
 
-    Only our own CRDs are replaced when another build stored them and no client changed them, and
-    roles get the rules that they lack.
+    There are two exceptions: our own CRDs are replaced if another build stored them and no client
+    changed them, and roles get the rules that they lack.
     """
     await asyncio.gather(*(_create(server, path, body) for path, body in _requests()))
 
@@ -90,7 +90,7 @@ async def _create(server: RequestHandler, path: str, body: bytes) -> None:
 async def _replace_definition(server: RequestHandler, shipped: JsonObject) -> None:
     """Store the spec that this build ships, if the stored one is unchanged since Holdfast wrote it.
 
-    An annotation has the generation that Holdfast wrote; without it that was the first.
+    An annotation has the generation that Holdfast wrote; without the annotation it is the first.
     """
     path = f"{_DEFINITIONS}/{shipped['metadata']['name']}"
     stored = msgspec.json.decode((await _send(server, "GET", path)).body)

@@ -1,8 +1,8 @@
 """Register the resources of stored CustomResourceDefinitions, and clean up deleted ones.
 
 Only one task does this at a time (``_sync_lock``). Before, two requests could delete the objects of
-one CRD together. The slower one then went on with a CRD of the same name that had been created
-meanwhile, and took its new objects for old ones.
+one CRD together. If a CRD of the same name was then created, the slower request continued with that
+CRD and took its new objects for old ones.
 """
 
 from __future__ import annotations
@@ -107,9 +107,9 @@ class CrdRegistration:
     def _is_terminating(self, descriptor: KindDescriptor) -> bool:
         """Return whether the CRD of a resource is being deleted.
 
-        The store is asked, because the registry is read again only after the clean-up. When the
-        registry was asked, a finalizer that the garbage collector removed during the clean-up left
-        the CRD there until the next restart.
+        This reads the store, because the registry is updated only after the clean-up. When it read
+        the registry and the garbage collector removed a finalizer during the clean-up, the CRD
+        stayed until the next restart.
         """
         stored = self._context.store.latest(ObjectKey(*CRDS, "", descriptor.crd_name))
         return stored is not None and is_terminating(stored)
@@ -241,7 +241,7 @@ def _group_resource(name: str) -> tuple[str, str]:
 
 
 class _Spec(msgspec.Struct):
-    """The part of a stored CRD that decides its descriptors, apart from its name; as JSON."""
+    """The part of a stored CRD that decides its descriptors, together with its name; as JSON."""
 
     spec: msgspec.Raw = msgspec.Raw(b"null")
 
@@ -256,9 +256,9 @@ def _read_stored(stored: StoredObject) -> tuple[tuple[KindDescriptor, ...], Sequ
 
 @lru_cache(maxsize=256)
 def _read_spec(name: str, spec: bytes) -> tuple[tuple[KindDescriptor, ...], Sequence[Cause]]:
-    """Read a CRD of this name and spec, cached: writes of the status change neither.
+    """Read a CRD of this name and spec; cached, because writes of the status change neither.
 
-    Otherwise each of them would check and compile the schema again.
+    Without the cache each of these writes would check and compile the schema again.
     """
     definition = {**_HEAD, "metadata": {"name": name}, "spec": msgspec.json.decode(spec)}
     return _read_crd(definition)

@@ -1,8 +1,8 @@
 """The descriptor of a kind: its schema, admission, validation, printer, deletion and so on.
 
 The verbs read all rules of a kind from its descriptor, so that no verb depends on a single kind.
-Descriptors of built-in kinds are under ``kinds``; that of a custom resource is built from its CRD.
-Every part but the Resource has a default.
+Descriptors of built-in kinds are under ``kinds``; the descriptor of a custom resource is built from
+its CRD. Every part except the Resource has a default.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ OperationHandler = Callable[["Operation"], Awaitable["ServerResponse"]]
 ObjectCheck = Callable[[JsonObject, JsonObject | None], Iterable[Cause]]
 """Yield what is wrong with the new object; the second is the stored one, None on create."""
 RequestCheck = Callable[["Operation", JsonObject, JsonObject | None], Iterable[Cause]]
-"""As ObjectCheck, for rules about the request: its user, its subresource, other objects."""
+"""Like ObjectCheck, for rules about the request: its user, its subresource, other objects."""
 AdmissionFunction = Callable[["Operation", JsonObject, JsonObject | None], Awaitable[None] | None]
 """Change or reject a new object; the second object is the stored one, None on create.
 
@@ -163,11 +163,11 @@ class KindDescriptor:
     """The apiVersion written to the store; by default that of the storage version."""
     list_kind: str = ""
     feature: Feature | None = None
-    """The feature without which the kind is not served."""
+    """The feature gate that must be on for the kind to be served."""
     deprecation: str = ""
     """The warning that every response gets, for a deprecated version."""
     is_alias: bool = False
-    """Whether the version is another name of the storage version, in which writes are answered."""
+    """Whether the version is an alias: responses to writes have the storage version instead."""
     crd_name: str = ""
     """The name of its CustomResourceDefinition; empty for a built-in kind."""
 
@@ -184,19 +184,19 @@ class KindDescriptor:
     list_limits: Tree = field(default_factory=lambda: ANY_TREE)
     """The limits on the lengths of lists and maps."""
     checks: tuple[ObjectCheck, ...] = ()
-    """Not applied to writes of the status alone, or of an unchanged object."""
+    """Checks that are not applied to writes of the status alone or of an unchanged object."""
     request_checks: tuple[RequestCheck, ...] = ()
-    """Applied to every write."""
+    """Checks that are applied to every write."""
     immutable_fields: tuple[str, ...] = ()
     """Paths of immutable fields."""
     admission_plugins: tuple[AdmissionPlugin, ...] = ()
     unimplemented: UnimplementedFeatures = FULLY_IMPLEMENTED
 
     printer: Printer = NAME_AGE
-    """Gets objects in this version."""
+    """The printer columns; the printer gets objects in this version."""
     selectable_fields: Mapping[str, SelectableField] = field(default_factory=dict)
     subresources: Mapping[str, Subresource] = field(default_factory=dict)
-    """Those besides status and scale, which all kinds share (``verbs.subresources``)."""
+    """Subresources besides status and scale, which all kinds share (``verbs.subresources``)."""
     scale: Mapping[str, str] | None = field(default_factory=lambda: _SCALE_PATHS)
     deletion: DeletionStrategy = DeletionStrategy()
     has_generation: bool = False

@@ -24,7 +24,7 @@ def subresource_kind(descriptor: KindDescriptor, subresource: str) -> tuple[Gvk,
 
 _Responses = dict[tuple[str, str], Response]
 _shared: dict[tuple[int, ...], tuple[list[KindDescriptor], _Responses]] = {}
-"""The responses of servers with the same descriptors, by the ids of these, which stay alive."""
+"""The responses of servers with the same descriptors, by the ids of these, which are kept alive."""
 _SHARED = 4
 """How many sets of descriptors are kept."""
 
@@ -43,7 +43,7 @@ def _responses_for(registry: Registry) -> _Responses:
 class Discovery:
     """Builds the documents, with ETags, once per change of the registry.
 
-    Servers of one process that serve the same share them.
+    Servers in one process that serve the same kinds share the documents.
     """
 
     def __init__(self, registry: Registry) -> None:

@@ -58,11 +58,11 @@ class EventExpiry:
         try:
             await self._context.store.delete(stored, value_builder(decode(stored)))
         except HoldfastError:
-            return  # written or deleted meanwhile, or the disk is full: the next pass tries again
+            return  # it was written or deleted, or the disk is full: the next pass tries again
 
 
 def _last_written(stored: StoredObject) -> float:
-    """Return about when an event of an earlier run was last written."""
+    """Return the approximate time when an event of an earlier run was last written."""
     event = decode(stored)
     times = (event.get("lastTimestamp"), event["metadata"].get("creationTimestamp"))
     return max((parse_rfc3339(time) for time in times if time), default=0.0)

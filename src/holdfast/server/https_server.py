@@ -104,7 +104,7 @@ class _Adapter:
 
 
 def _query(url: URL) -> dict[str, str]:
-    """Read the query; of a repeated parameter the first value is used, as in Go.
+    """Read the query; a repeated parameter has its first value, as in Go.
 
     ``dryRun`` is a list: all its values are joined, so that none of them is ignored.
     """

@@ -82,7 +82,7 @@ class Operation:
         return Details(name=self.request_info.name, group=r.group, kind=r.plural)
 
     def has_right(self, right: SchedulingRight) -> bool:
-        """Return whether the user has a right, which exists in RBAC only, in the namespace."""
+        """Return whether the user has a right in the namespace; such rights exist in RBAC only."""
         namespace = self.request_info.namespace
         needed = RequestInfo(right.verb, "", GROUP, namespace=namespace, plural=right.resource)
         return self.context.authorizer.allows(self.user, needed)
@@ -92,7 +92,7 @@ class Operation:
         return NotFound(f"{self.key.display_name} not found", self.details)
 
     def forbidden(self, message: str, obj: JsonMapping | None = None) -> Forbidden:
-        """Build the 403 for the object in the path, else for a new one."""
+        """Build the 403 for the object in the path, or for a new object."""
         name = self.request_info.name or text_at(map_at(obj or {}, "metadata"), "name")
         key = self.descriptor.key(self.request_info.namespace, name)
         return Forbidden(f"{key.display_name} is forbidden: {message}", key.details)

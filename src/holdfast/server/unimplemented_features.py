@@ -2,7 +2,7 @@
 
 A write of such an object gets the text as a warning. docs/status.md lists the same texts, and a
 test compares the two. Remove a text from the kind's descriptor and from the page when the feature
-is implemented; the test also lists what acts on each of the other built-in kinds.
+is implemented; the test also lists the component that acts on each of the other built-in kinds.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ class UnimplementedField:
     """A field that is stored but has no effect when it is set, or set to one of ``values``."""
 
     path: tuple[str, ...]
-    """Keys from the root of the object; ``[]`` stands for every item of a list, and a last key
-    that ends in ``/*`` for every key of a domain."""
+    """Keys from the root of the object; ``[]`` means every item of a list, and a last key that ends
+    in ``/*`` means every key of a domain."""
     warning: str
     values: tuple[str, ...] = ()
     has_event: bool = False

@@ -41,7 +41,7 @@ class User:
 
     @property
     def node_name(self) -> str | None:
-        """The node whose user this is; None for the user of no node.
+        """The name of the node that this user belongs to; None for other users.
 
         >>> User("system:node:n1", ("system:nodes",)).node_name
         'n1'
@@ -79,7 +79,7 @@ CONTROLLER_MANAGER = component_user("system:kube-controller-manager")
 SIMULATED_NODES = component_user(
     "system:holdfast:simulated-nodes", "system:holdfast:simulated-nodes"
 )
-"""The user of all simulated nodes: it reads for all and writes as the node that it names."""
+"""The user of all simulated nodes: it reads for all nodes and writes as the node that it names."""
 DESCHEDULER = component_user("system:holdfast:descheduler")
 COMPONENTS = {
     user.name: user for user in (SCHEDULER, CONTROLLER_MANAGER, SIMULATED_NODES, DESCHEDULER)

@@ -34,8 +34,8 @@ def table(
     """Return objects as one Table, one row per object.
 
     ``include_object`` is the query parameter: ``None``, ``Metadata`` or ``Object``.
-    ``with_columns`` is False for all watch events but the first. ``metadata`` is that of the list
-    (resourceVersion, continue, remainingItemCount).
+    ``with_columns`` is False for all watch events except the first. ``metadata`` is that of the
+    list (resourceVersion, continue, remainingItemCount).
     """
     check_include_object(include_object)
     return {
