@@ -18,27 +18,27 @@ from holdfast.runtime.clock import Clock
 from holdfast.runtime.errors import HoldfastError, NotFound, Retryable
 
 POLL_SECONDS = 60.0
-"""How often consumers are looked up that no informer shows."""
+"""The interval at which consumers that no informer shows are looked up."""
 MAX_DELETED_PODS = 500
 
 
 @dataclass(frozen=True, slots=True)
 class ConsumerCheck:
-    """The stale consumers of a claim, and the problems with others that could not be checked."""
+    """The stale consumers of a claim, and why other consumers could not be checked."""
 
     stale: frozenset[ClaimConsumer] = frozenset()
     polled: bool = False
-    """Whether a consumer that is kept must be looked up again, because no informer shows it."""
+    """Whether a kept consumer must be looked up again, because no informer shows it."""
     problems: tuple[str, ...] = ()
     failure: Retryable | None = None
-    """Why a pod could not be looked up; it is to be tried again soon."""
+    """Why a pod could not be looked up; the lookup is to be retried soon."""
 
 
 class ConsumerLookup:
     """Looks up consumers: pods in the cache and then on the server, other objects on the server.
 
-    A consumer is stale only if this is certain: an error, or a resource that is not served, keeps
-    it.
+    A consumer is stale only if this is certain: after an error, or if its resource is not served,
+    it is kept.
     """
 
     def __init__(self, client: Client, clock: Clock, pods: Informer[Pod]) -> None:
@@ -78,7 +78,7 @@ class ConsumerLookup:
         return False, is_stale(consumer, await self._get(consumer, namespace))
 
     async def _get(self, consumer: ClaimConsumer, namespace: str) -> Object | None:
-        """Return the object of a consumer's name, None if the server says that it has none."""
+        """Return the object with a consumer's name, None if the server says that it has none."""
         try:
             if consumer.is_pod:
                 return await self._client.get(PODS, consumer.name, namespace)
@@ -86,7 +86,7 @@ class ConsumerLookup:
             return await self._client.get(resource, consumer.name, namespace)
         except NotFound as failure:
             if failure.details.name != consumer.name:
-                raise  # it is the resource that is no longer served
+                raise  # the resource itself is no longer served
             return None
 
     async def _resource_of(self, consumer: ClaimConsumer) -> Resource[Object]:

@@ -1,7 +1,7 @@
 """The claim controller of classic DRA: create the claims of pods, and release and delete them.
 
-A consumer in ``reservedFor`` that is not a pod is looked up with the rights of the controllers:
-without the right to get its kind it stays in the claim, with an event.
+A consumer in ``reservedFor`` that is not a pod is looked up with the rights of the controllers. If
+these may not get its kind, the consumer stays in the claim and there is an event.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from holdfast.runtime.metric_types import CounterMetric
 from holdfast.state.quota.charging import may_have_room
 
 MAX_CACHE_MISSES = 8
-"""Failures of a pod, in about a second, after which an existing claim should be in the cache."""
+"""After this many failures of a pod, about a second, an existing claim should be in the cache."""
 _POD, _CLAIM = "pod:", "claim:"
 _KEP = classic_resources(KEP_GROUP)
 _INSTALLED = classic_resources(OWN_GROUP)
@@ -117,13 +117,13 @@ class ClassicClaimController(Reconciler):
             self._try_waiting_pods(quota.namespace)
 
     def _leave_lines(self, pod: str, refused: Collection[str] = ()) -> None:
-        """Let a pod wait for quotas of the refused classes only; the next pods are tried."""
+        """Remove a pod from the queues of all classes but ``refused``; try the next pod of each."""
         namespace = pod.partition("/")[0]
         for key in self._waiters.leave(namespace, pod, but=refused):
             self._enqueue_at_once(key)
 
     def _enqueue_at_once(self, pod: str) -> None:
-        """Enqueue a pod although it has failed often: what it has failed for may be over."""
+        """Enqueue a pod without backoff: the reason for its failures may have ended."""
         self.queue.add_after(_POD + pod, 0)
 
     def _try_waiting_pods(self, namespace: str) -> None:
@@ -205,7 +205,7 @@ class ClassicClaimController(Reconciler):
         except NotFound:
             return False
         except HoldfastError:
-            pass  # this only decides about an event
+            pass  # this only decides whether there is an event
         return True
 
     async def _reconcile_claim(self, claim: ClassicClaim) -> None:
@@ -229,7 +229,7 @@ class ClassicClaimController(Reconciler):
             self.queue.add_after(_CLAIM + claim.key, POLL_SECONDS)
 
     async def _report_missing_class(self, claim: ClassicClaim) -> None:
-        """Record why an immediate claim is not allocated: without its class no driver knows it."""
+        """Record why an immediate claim is not allocated: without its class it has no driver."""
         waits = claim.is_immediate and not claim.is_allocated and not claim.is_deleted
         name = claim.spec.resource_class_name
         if waits and not await self._class_exists(name):
@@ -238,7 +238,7 @@ class ClassicClaimController(Reconciler):
 
 
 class InstalledClassicClaimController(ClassicClaimController):
-    """The same for a cluster that has the kinds as custom resources."""
+    """The claim controller for a cluster that has the kinds as custom resources."""
 
     optional = True
     resources = _INSTALLED
@@ -246,7 +246,7 @@ class InstalledClassicClaimController(ClassicClaimController):
 
 
 class _CreationMetrics:
-    """Attempts to create claims, and those that failed, under the names of KEP and upstream."""
+    """Attempts to create claims, and failed attempts, under the names of the KEP and upstream."""
 
     def __init__(self) -> None:
         attempts = "Attempts to create the classic ResourceClaim of a pod."
@@ -277,30 +277,30 @@ def _names_of_inline_claims(pod: Pod) -> list[str]:
 
 
 def _uids_of_pods(claim: ClassicClaim) -> set[str]:
-    """Return the uids of the pods whose end may concern a claim."""
+    """Return the uids of the pods after whose end a claim may have to change."""
     return {owning_pod_uid(claim), *(c.uid for c in claim.status.reserved_for)} - {""}
 
 
 class QuotaWaiters:
-    """A line of pods for each namespace and class, in the order of their refusals.
+    """A queue of pods for each namespace and class, in the order in which they were refused.
 
-    When there may be room only the first of each line is tried, and after its success the next: a
-    thousand waiting pods do not send a thousand requests for one free place.
+    When there may be room, only the first pod of each queue is tried, and the next after it
+    succeeds: a thousand waiting pods do not send a thousand requests for one free place.
     """
 
     def __init__(self) -> None:
         self._lines: defaultdict[str, dict[str, dict[str, None]]] = defaultdict(dict)
 
     def wait(self, namespace: str, class_name: str, pod: str) -> None:
-        """Add a pod, by key, to the end of a line, unless it waits there."""
+        """Add a pod, by key, to the end of a queue, unless it is in the queue already."""
         self._lines[namespace].setdefault(class_name, {})[pod] = None
 
     def first(self, namespace: str) -> list[str]:
-        """Return the first pod of each line of a namespace."""
+        """Return the first pod of each queue of a namespace."""
         return [next(iter(line)) for line in self._lines.get(namespace, {}).values()]
 
     def leave(self, namespace: str, pod: str, *, but: Collection[str] = ()) -> list[str]:
-        """Remove a pod from all lines but those of some classes; return the next of each line."""
+        """Remove a pod from all queues except those of some classes; return the next of each."""
         lines = self._lines.get(namespace, {})
         following: list[str] = []
         for class_name in [name for name in lines if name not in but and pod in lines[name]]:

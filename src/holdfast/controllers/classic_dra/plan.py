@@ -20,7 +20,7 @@ from holdfast.state.classic_dra.claim_state import is_usable
 
 @dataclass(frozen=True, slots=True)
 class InlineClaimsPlan:
-    """By name of the pod's claim entry: claims to create, and why others cannot be created."""
+    """Claims to create, and why others cannot be created, each by the name of the claim entry."""
 
     creations: Mapping[str, Create]
     problems: Mapping[str, str]
