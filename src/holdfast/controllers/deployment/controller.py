@@ -130,7 +130,7 @@ def _finish(
     events: tuple[str, ...] = (),
     rolling_out: bool = True,
 ) -> DeploymentPlan:
-    """Return a plan of the writes and, if it changed, the status."""
+    """Return a plan of the writes, and of the status if it changed."""
     deployment = state.deployment
     status = status_of(deployment, state.new, state.old, state.now, rolling_out=rolling_out)
     if not _status_is_current(deployment, status):

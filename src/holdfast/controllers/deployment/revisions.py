@@ -82,7 +82,7 @@ def copied_annotations(deployment: Deployment) -> dict[str, str]:
 
 
 def size_annotations(bounds: ReplicaBounds) -> dict[str, str]:
-    """Return the annotations of the scale, by which a later scaling is detected."""
+    """Return the annotations of the scale; a later scaling is detected from them."""
     return {DESIRED: str(bounds.replicas), MAXIMUM: str(bounds.max_replicas)}
 
 

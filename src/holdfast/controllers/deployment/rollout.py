@@ -59,7 +59,7 @@ def new_replicaset_size(bounds: ReplicaBounds, total: int, current: int) -> int:
 
 
 def next_rolling_sizes(bounds: ReplicaBounds, new: ReplicaSet, old: Iterable[ReplicaSet]) -> Sizes:
-    """Return the next step of a rolling update: scale the new ReplicaSet up, else old ones down."""
+    """Return the next step of a rolling update: grow the new ReplicaSet, else shrink old ones."""
     old = sorted(old, key=_age)
     total = new.spec.replicas + _sum(old)
     current = new.spec.replicas
