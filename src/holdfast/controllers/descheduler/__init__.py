@@ -5,6 +5,6 @@ component that carries a plan out. May not live here: evictions and writes of po
 controller of PodMigrationJobs does (``controllers.pod_migration``), and rules that both need
 (``migration``).
 
-A cycle is pure up to its writes: ``simulation`` builds a world from the objects, ``policies`` name
-candidates, and ``plan`` accepts those that the scheduler's own code would place better.
+A cycle is pure except for its writes: ``simulation`` builds a world from the objects, ``policies``
+propose candidates, and ``plan`` accepts those that the scheduler's own code would place better.
 """

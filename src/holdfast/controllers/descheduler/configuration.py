@@ -42,7 +42,7 @@ from holdfast.state.migration.arguments import (
 from holdfast.state.migration.arguments import PLUGIN as MIGRATION_CONTROLLER
 
 NAME = "holdfast-descheduler"
-"""The name of the component: of its lease, of its default profile, and in the jobs it creates."""
+"""The name of the component, its lease and its default profile, and its name in jobs it creates."""
 INTERVAL_SECONDS = 120.0
 
 
@@ -67,7 +67,7 @@ class DeschedulerProfile:
 
 
 class ElectionDocument(LeaderElectionConfiguration, frozen=True):
-    """The leader election, with a lease of our own."""
+    """The leader election, with our own lease."""
 
     resource_name: str = NAME
 
@@ -84,7 +84,7 @@ class DeschedulerConfiguration:
     max_per_namespace: int | None = None
     max_per_cycle: int | None = None
     migration: MigrationSettings = field(default_factory=MigrationSettings)
-    """What the jobs are like, and which pods may migrate."""
+    """The settings of the jobs, and which pods may migrate."""
     node_fit: bool = False
     """Whether every policy moves only pods that fit on another node."""
     target_selector: Selector = EVERYTHING

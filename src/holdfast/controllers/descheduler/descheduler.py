@@ -36,13 +36,13 @@ OTHERS: tuple[Resource[Any], ...] = (
     scheme.NAMESPACES, scheme.NODES, scheme.NODE_RESOURCE_TOPOLOGIES, scheme.SHARED_DEVICES,
     scheme.SERVICES, scheme.REPLICATION_CONTROLLERS, scheme.RESERVATIONS,
 )  # fmt: skip
-"""What decides where pods fit, in the order in which a world is built."""
+"""The objects that decide where pods fit, in the order in which a world is built."""
 REQUIRED: tuple[Resource[Any], ...] = (scheme.POD_MIGRATION_JOBS, scheme.RESERVATIONS)
 OPTIONAL: tuple[Resource[Any], ...] = (scheme.NODE_RESOURCE_TOPOLOGIES, scheme.SHARED_DEVICES)
 STEP_SECONDS = 0.002
-"""How long a plan is computed before other tasks run."""
+"""A plan is computed for this long before other tasks run."""
 PLANS = 5
-"""How often a cycle is planned again because of pods with local storage."""
+"""A cycle is planned at most this often because of pods with local storage."""
 WAIT_FOR_CRDS_SECONDS = 30.0
 
 log = logging.getLogger(__name__)
@@ -69,9 +69,9 @@ class DeschedulerMetrics(MetricCollector):
 
 
 class Descheduler:
-    """Writes PodMigrationJobs at intervals; it keeps nothing between two cycles but caches.
+    """Writes PodMigrationJobs at intervals; between two cycles it keeps only caches.
 
-    ``profiles`` are those of the scheduler, by which targets are predicted.
+    ``profiles`` are those of the scheduler, which predict the targets.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""The plan of one cycle: which pods move, within the limits, and the jobs to write for them."""
+"""Plan one cycle: which pods move, within the limits, and the jobs to write for them."""
 
 from __future__ import annotations
 
@@ -65,8 +65,8 @@ def plan_moves(
 ) -> Iterator[PlannedMove | None]:
     """Return the moves of a cycle one after another; None is a pause.
 
-    Policies run in the order of the profiles, those of deschedule before those of balance. Each
-    move is a fact for the candidates after it.
+    Policies run in the order of the profiles; in a profile, deschedule policies run before balance
+    policies. Later candidates are judged as if the earlier moves had happened.
     """
     yield from cluster.load()
     limits = CycleLimits(
@@ -134,8 +134,8 @@ def _move(
 def job_body(move: PlannedMove, settings: MigrationSettings) -> dict[str, Any]:
     """Return the PodMigrationJob of a move.
 
-    Its name is that of the pod's uid: a pod has at most one job of the descheduler, and after a
-    failed one the next is created only when the failed one has been removed.
+    The job is named after the pod's uid, so a pod has at most one job of the descheduler. After a
+    failed job the next one is created only when the failed one has been removed.
     """
     pod = move.pod
     spec: dict[str, Any] = {

@@ -1,4 +1,4 @@
-"""The cluster as it is, and as it will be after the moves that are planned.
+"""Simulate the cluster as it will be after the planned moves.
 
 Targets are predicted by the scheduler's own code. Pods that migrate already count where their
 reservation is, or where it will probably be.
@@ -38,10 +38,10 @@ PREDICTING = frozenset((
     "PodTopologySpread", "InterPodAffinity", "NodeResourcesBalancedAllocation", "ImageLocality",
     "NodeNUMAResource", "DeviceShare", "DefaultBinder",
 ))  # fmt: skip
-"""The plugins that predict a target: those that need neither volumes nor claims.
+"""The plugins that predict a target; they need neither volumes nor claims.
 
-Without Reservation no reservation matches: what is reserved is in use, as it is for the reservation
-that a migration makes.
+Reservation is not among them, so no reservation matches: reserved resources count as used, as they
+do for the reservation that a migration makes.
 """
 STEP = 64
 """Objects that are processed between two pauses."""
@@ -52,7 +52,7 @@ class ClusterObjects:
     """A copy of the cluster at one moment."""
 
     others: Sequence[Object] = ()
-    """Everything else that decides where pods fit, in this order: namespaces, nodes and so on."""
+    """All other objects that decide where pods fit, in this order: namespaces, nodes and so on."""
     replicasets: Sequence[ReplicaSet] = ()
     statefulsets: Sequence[StatefulSet] = ()
     pods: Sequence[Pod] = ()
@@ -82,7 +82,7 @@ class SimulatedWorkloads:
 
 
 def predicting_profiles(profiles: Iterable[Profile] = ()) -> dict[str, Profile]:
-    """Return, by scheduler name, what predicts the targets of pods; "" is for other names."""
+    """Return the profiles that predict the targets of pods, by scheduler name; "" is for others."""
     enabled = [(entry.name, 0) for entry in REGISTRY if entry.name in PREDICTING]
     by_name = {"": build_profile("prediction", REGISTRY, enabled=enabled)}
     for profile in profiles:
@@ -166,7 +166,7 @@ class Simulation:
         return node
 
     def pods_on(self, row: int) -> list[PodInfo]:
-        """Return the pods of a row that are not on their way, by name."""
+        """Return the pods of a row that are not migrating, by name."""
         pods = [pod for uid, pod in self.nodes.pods_on(row).items() if uid not in self.moved]
         return sorted(pods, key=lambda pod: pod.key)
 
@@ -188,9 +188,10 @@ class Simulation:
         return limit.message if limit is not None else ""
 
     def targets(self, pod: PodInfo, row: int) -> list[int]:
-        """Return the rows of which the scheduler would choose one, [] if the pod would not move.
+        """Return the rows among which the scheduler would choose, [] if the pod would not move.
 
-        While a reservation is made the pod still runs; with EvictDirectly it is gone before.
+        The pod still runs when a reservation is made for it; with EvictDirectly it is evicted
+        first.
         """
         if self._settings.default_mode != EVICT_DIRECTLY:
             return self._best_rows(without_node(pod.pod, self.node(row).name))

@@ -31,7 +31,7 @@ class RemoveDuplicatesArgs(SelectingArgs, frozen=True, dict=True):
 
 
 class RemoveDuplicates(DeschedulerPolicy):
-    """Moves pods of an owner that has more of them on a node than on nodes evenly filled."""
+    """Moves pods of an owner that has more pods on a node than an even spread would give."""
 
     name: ClassVar[str] = "RemoveDuplicates"
     balances = True

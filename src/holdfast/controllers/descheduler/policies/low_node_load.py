@@ -31,7 +31,7 @@ from holdfast.state.columns.pod_info import PodInfo
 from holdfast.state.migration.pod_selection import pod_rank
 
 AmountsByRow = NDArray[np.float64]
-"""By resource and row."""
+"""Amounts by resource and row."""
 _NO_EFFECT = ("anomaly_condition", "detector_cache_timeout", "node_metric_expiration_seconds")
 _UNBUILT = ("node_pools", "prod_high_thresholds", "prod_low_thresholds")
 
@@ -131,7 +131,7 @@ class LowNodeLoad(DeschedulerPolicy):
         given = dict.fromkeys((*args.low_thresholds, *args.high_thresholds))
         ids = {name: cluster.nodes.resources.find(name) for name in given}
         width = cluster.nodes.amounts.width
-        # A resource that no node and no pod has is on no node above a threshold.
+        # A resource that no node and no pod has cannot be above a threshold.
         self._ids = {name: id_ for name, id_ in ids.items() if 0 <= id_ < width}
         self._columns = list(self._ids.values())
         self._low, self._high = self._thresholds()
@@ -218,7 +218,7 @@ class LowNodeLoad(DeschedulerPolicy):
         return float((self._share(self._uses(row), row) * weights).sum() / weights.sum())
 
     def _rank(self, pod: PodInfo, row: int) -> tuple[object, ...]:
-        """Order by what matters when pods migrate, then the largest, then the youngest."""
+        """Return a sort key: the order in which pods migrate, then by size, then the youngest."""
         *rank, created = pod_rank(pod.pod)
         return (*rank, -self._size(pod, row), created, pod.key)
 
@@ -266,4 +266,4 @@ class LowNodeLoad(DeschedulerPolicy):
 DEFAULT_ARGS = LowNodeLoadArgs(
     low_thresholds={CPU: 45.0, MEMORY: 55.0}, high_thresholds={CPU: 75.0, MEMORY: 80.0}
 )
-"""Without a configuration: the thresholds of Koordinator's guide."""
+"""The defaults without a configuration: the thresholds of Koordinator's guide."""

@@ -1,4 +1,4 @@
-"""What a policy is: it names candidates, and judges where they would go; its common arguments."""
+"""The base class of policies, which propose candidates and judge targets, and common arguments."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ class CandidatePod(NamedTuple):
 
 
 Candidates = Iterator[CandidatePod | None]
-"""Candidates one after another; None is a pause. Each is tried before the next one is computed."""
+"""Candidates one after another; None is a pause. Each is tried before the next is computed."""
 
 
 class DeschedulerPolicy:

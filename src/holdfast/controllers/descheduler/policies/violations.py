@@ -1,4 +1,4 @@
-"""Pods that break a rule where they are: node affinity, taints, anti-affinity, topology spread."""
+"""Pods that violate a rule on their node: node affinity, taints, anti-affinity, topology spread."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ HARD = "DoNotSchedule"
 
 
 class ViolationPolicy(DeschedulerPolicy):
-    """Moves pods for which ``find_violation`` finds something where they are."""
+    """Moves pods for which ``find_violation`` finds something on their node."""
 
     balances = False
 
@@ -90,7 +90,7 @@ class NodeAffinityArgs(SelectingArgs, frozen=True, dict=True):
 class NodeAffinityViolations(ViolationPolicy):
     """Moves pods whose node does not match their node selector or affinity any more.
 
-    With the preferred type, also pods for which a node with a higher weight is free.
+    With the preferred type, it also moves pods for which a node with a higher weight is free.
     """
 
     name: ClassVar[str] = "RemovePodsViolatingNodeAffinity"
@@ -179,7 +179,7 @@ class AntiAffinityViolations(ViolationPolicy):
     _plugin = InterPodAffinity({})
 
     def find_violation(self, pod: PodInfo, row: int) -> str:
-        """Return what the scheduler's plugin says about the pod on a row, itself left out."""
+        """Return why the scheduler's plugin rejects the row; the pod itself is not counted."""
         if not pod.affinity_terms.required_anti_affinity:
             return ""
         rules = self._plugin.pre_filter(pod, self.cluster.view(pod))
@@ -236,7 +236,7 @@ class TopologySpreadViolations(ViolationPolicy):
         return plan if isinstance(plan, HardConstraints) else None
 
     def improves(self, candidate: CandidatePod, target: int) -> bool:
-        """Return whether the pod is not in excess on the target, nor are others because of it."""
+        """Return whether the move breaks no constraint, and none is broken on the target."""
         hard = self._constraints(candidate.pod)
         return hard is not None and _stays_even(hard, candidate, target)
 
