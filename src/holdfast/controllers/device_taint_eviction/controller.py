@@ -3,13 +3,13 @@
 A taint is published in a ResourceSlice or added by a DeviceTaintRule. Everything is computed from
 the API objects: a restart loses only the count of evicted pods in the condition of a rule.
 
-A rule may select all devices of the cluster, so an event handler only notes that it changed. To
-compare 10,000 allocated devices there would hold the event loop for most of a second; a worker does
-it in steps. The condition of a rule is written before its first eviction.
+A rule may select all devices of the cluster, so an event handler only notes that it changed.
+Comparing 10,000 allocated devices there would block the event loop for most of a second, so a
+worker does it in steps. The condition of a rule is written before its first eviction.
 
-Two rules differ from upstream. A toleration without an effect also tolerates NoExecute, or the
-scheduler would allocate the device and this controller evict the pod, for ever. And claims for
-extended resources count.
+Two rules differ from upstream. A toleration without an effect also tolerates NoExecute: otherwise
+the scheduler would allocate the device, this controller would evict the pod, and so on for ever.
+Claims for extended resources count as well.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ class DeviceTaintEvictionController(Reconciler):
         self._pods.add_handler(self._on_pod)
 
     async def wait_for_sync(self) -> None:
-        """Wait for the informers, and for that of rules if the server serves them."""
+        """Wait for the informers; for the informer of rules only if the server serves them."""
         resource = await find_taint_rules(self.client, self.clock, self._gates)
         if resource is not None:
             self._rules = self.informers.get(resource)
@@ -164,7 +164,7 @@ class DeviceTaintEvictionController(Reconciler):
                 self._check(pod)
 
     def _check(self, pod: Pod) -> None:
-        """Queue a pod that is to be evicted, or no longer."""
+        """Queue a pod if it is to be evicted, or no longer is."""
         if pod.key in self._pending or self._eviction_of(pod, self._taints_of) is not None:
             self.queue.add(_POD + pod.key)
 

@@ -1,4 +1,4 @@
-"""When pods are evicted because of tainted devices, and the condition of DeviceTaintRules."""
+"""Plan when pods are evicted because of tainted devices, and the condition of DeviceTaintRules."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ TaintsOf = Callable[[DeviceResult], Iterable[tuple[Taint, str]]]
 
 @dataclass(frozen=True, slots=True)
 class Eviction:
-    """When a pod is evicted, in seconds since the epoch, and the uids of rules that cause it."""
+    """When to evict a pod, in seconds since the epoch, and the uids of rules that cause it."""
 
     at: float
     rules: frozenset[str] = frozenset()
@@ -83,15 +83,15 @@ def claims_in_use(pod: Pod, claim_of: ClaimOf) -> Iterator[ResourceClaim]:
 
 
 def uses_claims(pod: Pod) -> bool:
-    """Return whether a pod names a claim, also one for extended resources."""
+    """Return whether a pod names a claim; a claim for extended resources counts too."""
     return bool(pod.structured_claims) or pod.status.extended_resource_claim_status is not None
 
 
 def rule_selects(rule: DeviceTaintRule, device: DeviceId) -> bool:
     """Return whether a rule selects a device.
 
-    A rule without a selector selects none, as in upstream's controller; in its slice tracker, and
-    ours, such a rule applies to all devices.
+    A rule without a selector selects no device, as in upstream's controller. In upstream's slice
+    tracker, and in ours, such a rule applies to all devices.
     """
     selector = rule.spec.device_selector
     if selector is None:
@@ -111,7 +111,7 @@ def rule_taints(
 
 @dataclass(frozen=True, slots=True)
 class RuleProgress:
-    """What a rule has caused and still causes; devices are counted only for the effect None."""
+    """The counts of a rule's evicted and pending pods, and of its devices for the effect None."""
 
     pending_pods: int = 0
     pending_namespaces: int = 0
