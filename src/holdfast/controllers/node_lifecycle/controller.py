@@ -1,16 +1,17 @@
 """The node lifecycle controller: conditions and taints of nodes that have stopped reporting.
 
-Upstream checks all nodes every 5 s. Here each node has a timer that runs out when its grace period
-does, and a renewed lease costs the write of one number: a quiet cluster of 5,000 nodes costs 100
-short checks in a second.
+Upstream checks all nodes every 5 s. Here each node has a timer that ends with its grace period, and
+a renewed lease costs the write of one number: a quiet cluster of 5,000 nodes costs 100 short checks
+in a second.
 
-A mistake here evicts all pods of a node, so in doubt a node gets more time. An outage of the API
-server is no failure of its nodes: informers reconnect later than the controller writes, and after
-60 s without a server all nodes were reported as unreachable. So the lease is read from the server
-before a node is given up, and after a start the grace period grows with the number of nodes.
+A mistake here evicts all pods of a node, so a node gets more time in case of doubt. An outage of
+the API server is not a failure of the nodes: informers reconnect later than the controller writes,
+and after 60 s without a server all nodes were reported as unreachable. So the lease is read from
+the server before a node is reported as unreachable, and after a start the grace period grows with
+the number of nodes.
 
-Every write that leads to a further step ends the reconcile, and its event continues. Two writes to
-one node in a row met as a conflict.
+A write that leads to a further step ends the reconcile; the event of the write starts the next one.
+Before, two writes in a row to one node caused a conflict.
 """
 
 from __future__ import annotations
@@ -47,8 +48,8 @@ from holdfast.runtime.errors import NotFound, Unavailable
 from holdfast.runtime.metric_types import CallbackMetric, CounterMetric
 
 START_SECONDS_PER_NODE = 0.02
-"""Added to the first grace period after a start, for every node: agents that start at the same
-time as the controllers renew thousands of leases one after another."""
+"""This much per node is added to the first grace period after a start: agents that start at the
+same time as the controllers renew thousands of leases one after another."""
 _NODE, _POD, _ZONE = "node:", "pod:", "zone:"
 _RATES = "rates"
 
@@ -71,9 +72,10 @@ class NodeLifecycleController(Reconciler):
         self._heartbeats = NodeHeartbeats(settings)
         self._zones = NodeZones(settings)
         self._expired: set[str] = set()
-        """Nodes whose grace period is over: their timers do not run."""
+        """Nodes whose grace period is over; their timers do not run."""
         self._pods_to_mark: dict[str, bool] = {}
-        """Nodes whose pods must be reported as not ready, and whether with an event of the node."""
+        """Nodes whose pods must be reported as not ready, and whether the node also gets an
+        event."""
         self._pods_on: ObjectIndex[Pod] = ObjectIndex(lambda pod: pod.spec.node_name)
         self._evictions = CounterMetric(
             "node_collector_evictions_total",
@@ -184,7 +186,7 @@ class NodeLifecycleController(Reconciler):
                 if is_true(node.status.conditions, "Ready"):
                     self._pods_to_mark[node.name] = True
                 await execute_writes(self.client, (patch,))
-                return  # the event of the new status continues
+                return  # the event of the new status starts the next reconcile
         await self._mark_pods(node)
         await self._update_taints(node)
 
@@ -217,7 +219,7 @@ class NodeLifecycleController(Reconciler):
         self._pods_to_mark.pop(node.name, None)
 
     async def _mark_not_ready(self, pod: Pod) -> None:
-        """Report a pod as not ready; its node does not do it."""
+        """Report a pod as not ready in place of its node."""
         if not is_true(pod.status.conditions, "Ready"):
             return
         ready = {
@@ -240,7 +242,7 @@ class NodeLifecycleController(Reconciler):
         patch = plan_node_taints(node, self.clock.now(), evicting)
         if patch is not None:
             await execute_writes(self.client, (patch,))
-            return  # the event of the new taints continues
+            return  # the event of the new taints starts the next reconcile
         if not evicting_taint(node) or (has_evicting_taint(node) and evicting is Evicting.KEEP):
             self._zones.remove_waiting(node)
         else:
@@ -273,8 +275,8 @@ class NodeLifecycleController(Reconciler):
             self._update_rates()
         zone, now = self._zones.zones.get(key), self.clock.monotonic()
         if zone is None or self._zones.wait(key, now) != 0.0:
-            # A write that met a conflict is tried again after 5 ms, earlier than the rate permits.
-            # Without this it was not tried once more, and the node kept its pods.
+            # A write with a conflict is retried after 5 ms, earlier than the rate permits. Without
+            # this the retry did nothing and was the last one, so the node kept its pods.
             self._queue_zone(key)
             return
         name = next(iter(zone.waiting))

@@ -1,4 +1,4 @@
-"""When nodes last reported, and the conditions of a node that has stopped reporting."""
+"""Record when nodes last reported, and plan the conditions of nodes that have stopped reporting."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from holdfast.controllers.planned_writes import Patch
 from holdfast.runtime.settings import NodeLifecycleSettings
 
 LATE_SECONDS = 5.0
-"""A check that is later than this says nothing about a node: the controller did not run, or had no
-connection, and must receive the newest leases first."""
+"""A check that is later than this proves nothing about a node: the controller was not running or
+had no connection, and must first receive the newest leases."""
 _TYPES = ("Ready", "MemoryPressure", "DiskPressure", "PIDPressure")
 
 
 class NodeHeartbeats:
     """The time of the last sign of life of each node, in seconds of a monotonic clock.
 
-    A sign of life is a renewed lease or a new heartbeat time of the Ready condition. Their own
-    times are not compared with the clock, because nodes may have other clocks.
+    A sign of life is a renewed lease or a new heartbeat time of the Ready condition. The times in
+    these objects are not compared with the clock, because a node's clock may differ.
     """
 
     def __init__(self, settings: NodeLifecycleSettings) -> None:
@@ -31,7 +31,7 @@ class NodeHeartbeats:
         self._seen: dict[str, float] = {}
 
     def node_changed(self, old: Node | None, new: Node, now: float, age: float) -> bool:
-        """Return whether a new version of a node is a sign of life; ``age`` is the node's."""
+        """Return whether a new version of a node is a sign of life; ``age`` is that of the node."""
         before, after = ready_condition(old), ready_condition(new)
         if old is None or new.name not in self._seen:
             self._seen[new.name] = now if after is not None else now - max(age, 0.0)
@@ -61,7 +61,7 @@ class NodeHeartbeats:
         self._seen = dict.fromkeys(self._seen, now)
 
     def seconds_left(self, node: Node, now: float) -> float:
-        """Return the rest of a node's grace period; if it is over, 0 or less.
+        """Return the seconds that are left of a node's grace period; 0 or less if it is over.
 
         A check that comes too late gets another ``LATE_SECONDS``, once.
         """

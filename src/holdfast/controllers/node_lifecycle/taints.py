@@ -29,7 +29,7 @@ class Evicting(Enum):
     """What to do with the NoExecute taint of a node that is not ready."""
 
     KEEP = 0
-    """Replace one that the node has; a node without one waits for its turn."""
+    """Replace an existing taint; a node without one waits for its turn."""
     ADD = 1
     REMOVE = 2
 

@@ -1,7 +1,7 @@
-"""Zones of nodes: how many are ready, and how fast nodes that are not may get NoExecute taints.
+"""Zones: how many nodes are ready, and how fast the others may get NoExecute taints.
 
-Many nodes that fail at once are more likely a failure of the network or of the control plane: the
-rate of evictions drops with the share of nodes that are not ready. If no node of the cluster is
+If many nodes fail at once, the cause is more likely the network or the control plane, so the rate
+of evictions drops as the share of nodes that are not ready rises. If no node of the cluster is
 ready, nothing is evicted.
 """
 
@@ -16,7 +16,7 @@ from holdfast.runtime.settings import NodeLifecycleSettings
 
 EXCLUDE_LABEL = "node.kubernetes.io/exclude-disruption"
 FEWEST_NOT_READY = 3
-"""Fewer nodes than this that are not ready are no disruption of a zone."""
+"""With fewer nodes than this that are not ready, a zone is not disrupted."""
 _ZONE = ("failure-domain.beta.kubernetes.io/zone", "topology.kubernetes.io/zone")
 _REGION = ("failure-domain.beta.kubernetes.io/region", "topology.kubernetes.io/region")
 
@@ -69,11 +69,11 @@ class NodeZone:
 
     limiter: EvictionLimiter
     nodes: set[str] = field(default_factory=set)
-    """Without nodes that are excluded by their label."""
+    """The nodes of the zone, except those that are excluded by their label."""
     not_ready: set[str] = field(default_factory=set)
     excluded: set[str] = field(default_factory=set)
     waiting: dict[str, None] = field(default_factory=dict)
-    """In the order in which they came."""
+    """Nodes that wait for a NoExecute taint, in the order in which they were added."""
     state: ZoneState = ZoneState.INITIAL
 
 
@@ -112,7 +112,7 @@ class NodeZones:
         return True
 
     def add_waiting(self, node: Node) -> None:
-        """Let a node wait for a NoExecute taint, unless it was deleted meanwhile."""
+        """Let a node wait for a NoExecute taint, unless it has been deleted."""
         zone = self.zones.get(zone_key(node))
         if zone is not None and (node.name in zone.nodes or node.name in zone.excluded):
             zone.waiting[node.name] = None
