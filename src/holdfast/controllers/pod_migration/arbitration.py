@@ -1,8 +1,8 @@
-"""Which of the waiting jobs begin: the order of jobs, and the limits of pods that migrate at once.
+"""Decide which waiting jobs begin, by their order and the limits on pods that migrate at once.
 
-New jobs wait in a pool. At intervals they are sorted and tried one after another; each that passes
-counts for those after it. That is why there are rounds: the order of jobs decides which of them
-begin, and jobs that were tried when they arrive would begin in the order of events.
+New jobs wait in a pool. At intervals they are sorted and tried one after another; each job that
+passes counts for those after it. Jobs are tried in rounds because their order decides which of them
+begin: jobs that were tried on arrival would begin in the order of events.
 
 A round may have thousands of jobs, and may run in the process of the scheduler. So it yields after
 every 100 of them, and ranks of pods are kept for the next round.
@@ -40,7 +40,7 @@ from holdfast.state.migration.pod_selection import (
 
 WAITING = "WaitForArbitration"
 AT_ONCE = 100
-"""Jobs tried at once; then other tasks get their turn."""
+"""Jobs that are tried before other tasks run."""
 
 log = logging.getLogger(__name__)
 
@@ -65,8 +65,9 @@ def sort_jobs(
 ) -> list[PodMigrationJob]:
     """Return the waiting jobs in the order in which they are tried.
 
-    Pods of low priority come first; of jobs for equal pods the newest comes first. Pods of one
-    batch Job follow one another, and the Job with the most migrating pods comes first.
+    Jobs for pods of low priority come first; among jobs for equal pods, the newest comes first.
+    Jobs for pods of one batch Job are adjacent, and the batch Job with the most migrating pods
+    comes first.
     """
     newest_first = sorted(jobs, key=_created, reverse=True)
     listed = sort_by_pod(newest_first, pod_of, rank)
@@ -81,7 +82,7 @@ def _created(job: PodMigrationJob) -> float:
 def sort_by_pod(
     jobs: Iterable[PodMigrationJob], pod_of: PodOf, rank: Callable[[Pod], tuple[float, ...]]
 ) -> list[PodMigrationJob]:
-    """Sort by the rank of pods; jobs whose pod is gone come last."""
+    """Sort by the rank of pods; jobs whose pod no longer exists come last."""
 
     def key(job: PodMigrationJob) -> tuple[bool, tuple[float, ...]]:
         pod = pod_of(job)
@@ -104,7 +105,7 @@ def sort_by_batch_job(jobs: Sequence[PodMigrationJob], pod_of: PodOf) -> list[Po
 def sort_by_migrating(
     jobs: Iterable[PodMigrationJob], pod_of: PodOf, migrating: Iterable[PodMigrationJob]
 ) -> list[PodMigrationJob]:
-    """Sort by how many pods of the same batch Job migrate already, the most first."""
+    """Sort by how many pods of the same batch Job already migrate, the largest number first."""
     counts = Counter(owner for job in migrating if (owner := _batch_job(pod_of(job))))
     return sorted(jobs, key=lambda job: -counts[_batch_job(pod_of(job))])
 
@@ -120,7 +121,7 @@ class Arbitration:
 
     passed: list[str] = field(default_factory=list)
     forbidden: dict[str, str] = field(default_factory=dict)
-    """Why, by the name of the job."""
+    """The reason, by the name of the job."""
     waiting: dict[str, Limit] = field(default_factory=dict)
 
 
@@ -131,10 +132,10 @@ def arbitrate(
     find_limit: Callable[[Pod], Limit | None],
     passes: Callable[[Pod], None],
 ) -> Arbitration:
-    """Try jobs in order: an obstacle is permanent, a limit is not.
+    """Try jobs in order; an obstacle is permanent and a limit is temporary.
 
-    A job whose pod is gone passes; its first step says so. ``passes`` is called with each pod that
-    begins to migrate, so that the limits count it for the jobs after it.
+    A job whose pod no longer exists passes; its first step reports that. ``passes`` is called with
+    each pod that begins to migrate, so that the limits count it for the jobs after it.
     """
     result = Arbitration()
     for job in jobs:
@@ -162,7 +163,7 @@ class Arbiter:
         self._pool: set[str] = set()
         self._filled = asyncio.Event()
         self._told: dict[str, str] = {}
-        """What an event has said about a waiting job."""
+        """The message of the last event about a waiting job, by name."""
         self._ranks: dict[str, tuple[Pod, tuple[float, ...]]] = {}
         """Pods and their ranks, by uid, as long as jobs wait."""
         self._local_storage: dict[str, bool] = {}
@@ -273,14 +274,14 @@ class Arbiter:
         self._pool.discard(job.name)
 
     async def _ignore_conflict(self, write: Awaitable[object]) -> None:
-        """Leave a job that has changed, or is gone, to the next round."""
+        """Leave a job that has changed or was deleted to the next round."""
         try:
             await write
         except (Conflict, NotFound):
             return
 
     def _pod_of(self, job: PodMigrationJob) -> Pod | None:
-        """Return the pod of a job; None if it is gone, or another one has its name."""
+        """Return the pod of a job; None if it does not exist or another pod has its name."""
         ref = job.spec.pod_ref
         pod: Pod | None = self._pods.cache.get(pod_key(ref))
         if pod is None or ref is None or ref.uid not in ("", pod.uid):

@@ -52,9 +52,9 @@ from holdfast.runtime.errors import Conflict, HoldfastError, NotFound
 from holdfast.state.migration.limits import EVICT, Limit
 
 GONE_SECONDS = 1.0
-"""When a job whose pod disappeared a moment ago looks again."""
+"""The delay before a job whose pod has just disappeared is reconciled again."""
 LIMITED_SECONDS = 3.0
-"""How often a job looks whether it is limited no more."""
+"""How often a limited job checks whether the limit has ended."""
 TOO_MANY_EVICTIONS = Limit("evictQPS", "as many pods as allowed were evicted lately")
 LONGEST_WAIT_SECONDS = 600.0
 """Reconcile at least this often: a suspended machine does not count the seconds."""
@@ -85,7 +85,7 @@ class PodMigrationController(Reconciler):
         )
         self._maker = ReservationMaker(context)
         self._retries = JobRetries()
-        """Of evictions and reservations."""
+        """Refusals of evictions and reservations."""
         self._jobs = context.informers.get(POD_MIGRATION_JOBS)
         self._reservations = context.informers.get(RESERVATIONS)
         self._pods = context.informers.get(PODS)
@@ -134,7 +134,7 @@ class PodMigrationController(Reconciler):
         await self._arbiter.run()
 
     async def reconcile(self, key: str) -> None:
-        """Take a job as many steps ahead as is possible now."""
+        """Execute as many steps of a job as are possible now."""
         job = self._writer.get(key)
         if job is None:
             return
@@ -164,7 +164,7 @@ class PodMigrationController(Reconciler):
             facts = await self._facts(job)
             step = plan_step(job, facts, self._settings.default_mode, self.clock.now())
             if step.action is Action.EVICT and facts.reservation is not None:
-                # The pod is evicted for room that is there: only the server can say so.
+                # Evict only if there is room: only the server can say so.
                 live = await self._live(RESERVATIONS, facts.reservation.name)
                 facts = replace(facts, reservation=live)
                 step = plan_step(job, facts, self._settings.default_mode, self.clock.now())
@@ -177,7 +177,7 @@ class PodMigrationController(Reconciler):
             if limit := self._find_limit(job, facts.pod, step.action):
                 self.queue.add_after(job.key, LIMITED_SECONDS)
                 return await self._write_limit(job, limit)
-            if step.action is not Action.EVICT:  # else too many evictions may hold it back
+            if step.action is not Action.EVICT:  # otherwise a limit of evictions may still delay it
                 step.change.end_limit(ttl_begins_at(job))
             if self._settings.dry_run:
                 return await self._writer.write(job, step.change)
@@ -210,9 +210,9 @@ class PodMigrationController(Reconciler):
         return Facts(pod, reservation, await self._pod(owners[0]) if owners else None)
 
     async def _pod(self, ref: ObjectReference | None) -> Pod | None:
-        """Return the pod of a reference, or another one of its name.
+        """Return the pod of a reference, or another pod with its name.
 
-        The cache may be stale: only the server can say that a pod is gone.
+        The cache may be stale: only the server can say that a pod does not exist.
         """
         key = pod_key(ref)
         if ref is None or not key:
@@ -244,16 +244,16 @@ class PodMigrationController(Reconciler):
         return has_turn(own, ((job, each) for job, each in reserved if each is not None))
 
     def _seconds_to_wait(self, job: PodMigrationJob, pod: Pod | None, action: Action) -> float:
-        """Return how long an action that was refused has to wait."""
+        """Return the seconds that a refused action has to wait."""
         if action is Action.WAIT or pod is None:
             return 0.0
         return self._retries.seconds_to_wait(job.uid, self.clock.monotonic())
 
     def _find_limit(self, job: PodMigrationJob, pod: Pod | None, action: Action) -> Limit | None:
-        """Return the limit that holds an action back.
+        """Return the limit that delays an action.
 
-        Before a job reserves room, or evicts without a reservation, too many pods of the same
-        workload or namespace may have been evicted lately.
+        It applies before a job reserves room or evicts without a reservation: too many pods of the
+        same workload or namespace may have been evicted lately.
         """
         if action is Action.WAIT or pod is None:
             return None
@@ -289,7 +289,7 @@ class PodMigrationController(Reconciler):
         assert ref is not None
         pod = await self._live(PODS.untyped, ref.name, ref.namespace)
         if pod is None or ref.uid not in ("", pod["metadata"].get("uid")):
-            self.queue.add_after(job.key, GONE_SECONDS)  # it is gone: the next step tells
+            self.queue.add_after(job.key, GONE_SECONDS)  # the pod is gone: the next step reports it
             return None
         try:
             options = await self._maker.create(job, pod)
@@ -319,7 +319,7 @@ class PodMigrationController(Reconciler):
         try:
             await evict(self.client, job, pod, self._settings, self.clock.now())
         except Conflict:
-            raise  # another pod has its name, or it was changed: look again
+            raise  # another pod has its name, or it has changed: read it again
         except HoldfastError as failure:
             self._migration_metrics.evicted(job, pod, refused=True)
             self._tell_refusal(job, str(failure))

@@ -19,7 +19,7 @@ INITIATOR = "koord-descheduler"
 
 
 def policy_of(job: PodMigrationJob, pod: Pod, default: str) -> str:
-    """Return how a pod is evicted: by its own label, else by the job's."""
+    """Return how a pod is evicted, from its own label or else from the job's."""
     for labels in (pod.metadata.labels, job.metadata.labels):
         if (named := labels.get(EVICT_POLICY)) in EVICTION_POLICIES:
             return str(named)
@@ -29,7 +29,7 @@ def policy_of(job: PodMigrationJob, pod: Pod, default: str) -> str:
 async def evict(
     client: Client, job: PodMigrationJob, pod: Pod, settings: MigrationSettings, now: float
 ) -> None:
-    """Evict a pod; a pod that is gone is no error.
+    """Evict a pod; it is not an error if the pod no longer exists.
 
     Raises TooManyRequests while a PodDisruptionBudget forbids the eviction.
     """

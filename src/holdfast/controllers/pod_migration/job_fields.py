@@ -1,4 +1,4 @@
-"""What a PodMigrationJob says: its mode, pod and reservation, and when its time is over."""
+"""Read a PodMigrationJob: its mode, pod and reservation, and when its time is over."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from holdfast.runtime.errors import BadRequest
 EVICTING_POD = "scheduling.holdfast.dev/evicting"
 """Annotation of a job whose pod is about to be evicted, with the uid of the pod.
 
-Written before the eviction: if the controller stops between the eviction and the status that tells
-of it, the missing pod is the result of the job, and no reason to fail.
+It is written before the eviction. If the controller stops between the eviction and the status that
+records it, the missing pod is thus the result of the job, not a reason to fail.
 """
 KEEP_SECONDS, KEEP_WITHOUT_TTL_SECONDS = 300.0, 1800.0
-"""How long a job is kept after its ttl, and a job without one after its creation."""
+"""How long a job is kept after its ttl, and how long after its creation if it has no ttl."""
 
 
 def mode_of(job: PodMigrationJob, default: str) -> str:
@@ -25,7 +25,7 @@ def mode_of(job: PodMigrationJob, default: str) -> str:
 
 
 def pod_name(job: PodMigrationJob) -> str:
-    """Return namespace and name of a job's pod in quotes, as messages have it."""
+    """Return namespace and name of a job's pod in quotes, as in messages."""
     ref = job.spec.pod_ref or ObjectReference()
     return f'"{ref.namespace}/{ref.name}"'
 
@@ -43,13 +43,13 @@ def has_attempted_eviction(job: PodMigrationJob) -> bool:
 
 
 def is_limited(job: PodMigrationJob) -> bool:
-    """Return whether a limit holds a job back."""
+    """Return whether a limit delays a job."""
     condition = job.condition(job_status.LIMITED)
     return condition is not None and condition.status == "True" and not job.finished
 
 
 def ttl_begins_at(job: PodMigrationJob) -> float | None:
-    """Return the time from which the ttl counts: the creation, plus the time with a limit."""
+    """Return the time from which the ttl counts: the creation, plus the time under a limit."""
     condition = job.condition(job_status.LIMITED)
     later = seconds_of(condition.last_probe_time) if condition is not None else None
     return seconds_of(job.metadata.creation_timestamp) if later is None else later
@@ -58,7 +58,7 @@ def ttl_begins_at(job: PodMigrationJob) -> float | None:
 def ends_at(job: PodMigrationJob) -> float | None:
     """Return when the time of a job is over, in seconds since the epoch.
 
-    None for never, and while a limit holds it back.
+    None means never, or that a limit delays the job.
     """
     begin, ttl = ttl_begins_at(job), _ttl(job)
     return None if begin is None or ttl <= 0 or is_limited(job) else begin + ttl
@@ -67,7 +67,7 @@ def ends_at(job: PodMigrationJob) -> float | None:
 def deleted_at(job: PodMigrationJob) -> float | None:
     """Return when a job is deleted, finished or not, in seconds since the epoch.
 
-    None while a limit holds it back.
+    None while a limit delays it.
     """
     begin, ttl = ttl_begins_at(job), _ttl(job)
     keep = ttl + KEEP_SECONDS if ttl > 0 else KEEP_WITHOUT_TTL_SECONDS

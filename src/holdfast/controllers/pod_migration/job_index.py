@@ -28,7 +28,7 @@ def reservation_names(job: PodMigrationJob) -> set[str]:
 
 
 class JobIndex:
-    """Which jobs a pod or a reservation concerns."""
+    """Indexes the jobs by the pods and reservations that concern them."""
 
     def __init__(self) -> None:
         self._by_pod: KeyIndex[PodMigrationJob] = KeyIndex(
@@ -57,7 +57,10 @@ class Workloads:
         pods.add_handler(self._pods.on_change)
 
     def of(self, pod: Pod) -> Workload | None:
-        """Return the workload of a pod; of other kinds than these two its pods are counted."""
+        """Return the workload of a pod.
+
+        The pods of a workload that is neither a ReplicaSet nor a StatefulSet are counted.
+        """
         owner = controller_of(pod)
         if owner is None:
             return None

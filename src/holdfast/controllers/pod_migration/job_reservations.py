@@ -1,4 +1,4 @@
-"""Create the reservations of jobs, and let jobs of one workload evict in the order of these.
+"""Create the reservations of jobs; jobs of one workload evict in the order of their reservations.
 
 The pod that replaces an evicted one may use the reservation of any job of its workload, and takes
 the one with the lowest order. If a later job evicted first, its pod would take the room of an
@@ -43,7 +43,7 @@ class _OrderLabels:
 
 
 class ReservationMaker:
-    """Writes reservations; each gets an order of its own."""
+    """Writes reservations; each gets a different order."""
 
     def __init__(self, context: ControllerContext) -> None:
         self._client, self._clock = context.client, context.clock
@@ -53,8 +53,8 @@ class ReservationMaker:
     async def create(self, job: PodMigrationJob, pod: JsonObject) -> JsonObject:
         """Create the reservation of a job, and return the job's options with its reference.
 
-        One that the job has created before is used again. Raises BadRequest if the template of the
-        job is malformed, AlreadyExists if another reservation has its name.
+        A reservation that the job has already created is used again. Raises BadRequest if the
+        template of the job is malformed, AlreadyExists if another reservation has its name.
         """
         options = reservation_options(job, pod, reserve_volume_claims=self._reserve_volume_claims)
         reservation = await self._create_or_adopt(job, options["template"])
@@ -67,7 +67,7 @@ class ReservationMaker:
         return {**options, "reservationRef": reference}
 
     async def complete(self, reservation: Reservation) -> None:
-        """Give a reservation of the user its order, so that the pod prefers it to others."""
+        """Set the order of a user's reservation, so that the pod prefers it to others."""
         if names.ORDER in reservation.metadata.labels:
             return
         labels = {names.ORDER: self._orders.next(self._clock.now())}
@@ -92,7 +92,7 @@ def _order_of(reservation: Reservation) -> int:
 
 
 def has_turn(own: Reservation, others: Iterable[tuple[PodMigrationJob, Reservation]]) -> bool:
-    """Return whether no other job of the workload has an earlier reservation and yet to evict."""
+    """Return whether no other job of the workload with an earlier reservation has yet to evict."""
     return not any(
         job.phase == RUNNING
         and not job.spec.paused

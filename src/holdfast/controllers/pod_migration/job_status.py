@@ -32,7 +32,7 @@ WAIT_FOR_BINDING = "WaitForPodBindReservation"
 WAIT_FOR_READY = "WaitForBoundPodReady"
 COMPLETE = "Complete"
 LIMITED = "Limited"
-"""The condition of a job that a limit holds back; the reason is the argument that sets the limit.
+"""The condition of a job that a limit delays; the reason is the argument that sets the limit.
 
 Its ``lastProbeTime``, written when the limit ends, is the time from which the ttl counts.
 """
@@ -68,7 +68,7 @@ class StatusChange:
         return next((c.get("reason", "") for c in self._current() if c.get("type") == type_), "")
 
     def set(self, type_: str, status: str, reason: str = "", message: str = "") -> bool:
-        """Set a condition, and return whether it changed; then it is also the job's status."""
+        """Set a condition and return whether it changed; if so, the job's status shows it."""
         conditions = self._current()
         new = {"type": type_, "status": status, "reason": reason, "message": message}
         old = next((c for c in conditions if c.get("type") == type_), {})
@@ -90,14 +90,14 @@ class StatusChange:
         self.events.append(PlannedEvent("Warning", reason, message))
 
     def limit(self, limit: Limit, pod: str) -> None:
-        """Say which limit holds the job back."""
+        """Record which limit delays the job."""
         message = f"Pod {pod} waits for {limit.argument}: {limit.message}"
         self.set(LIMITED, "True", limit.argument, message)
 
     def end_limit(self, ttl_begins_at: float | None) -> None:
-        """Say that no limit holds the job back any more; its ttl then counts from that much later.
+        """Record that no limit delays the job any more, and extend its ttl by the limited time.
 
-        The step that is shown stays, unless it is that of the limit.
+        The displayed step stays, unless it is the limit.
         """
         condition = next((c for c in self._current() if c.get("type") == LIMITED), None)
         if condition is None or condition.get("status") != "True":
@@ -127,7 +127,7 @@ class StatusChange:
         return {name: value if value != "" else None for name, value in self.fields.items()}
 
     def fill(self) -> None:
-        """Set a phase that is missing to Pending, and a step that is missing to the phase."""
+        """Set a missing phase to Pending, and a missing step to the phase."""
         phase = self.fields.get("phase", self.status.phase)
         if not phase:
             phase = self.fields["phase"] = PENDING

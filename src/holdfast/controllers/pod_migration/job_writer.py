@@ -1,4 +1,4 @@
-"""Writes of jobs, and the jobs as they were written last."""
+"""Write jobs, and keep the versions that were written last."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from holdfast.runtime.errors import Conflict
 class JobWriter:
     """Writes jobs; remembers what was written until the informer has it.
 
-    A step that is planned from an older version would do again what is done already.
+    A step that is planned from an older version would repeat what is already done.
     """
 
     def __init__(self, context: ControllerContext, component: str) -> None:
@@ -42,7 +42,7 @@ class JobWriter:
     async def patch(
         self, job: PodMigrationJob, *, annotations: dict[str, str] | None = None, **parts: Any
     ) -> PodMigrationJob:
-        """Change annotations and other parts of a job; Conflict if it has changed meanwhile."""
+        """Change annotations and other parts of a job; Conflict if it is not the newest version."""
         metadata = {**version_guard(job), **({"annotations": annotations} if annotations else {})}
         subresource = "status" if "status" in parts else ""
         try:

@@ -18,7 +18,7 @@ class MigrationMetrics:
         self._jobs = jobs
         self._evictions: Counter[tuple[str, str, str, str]] = Counter()
         self.all = (
-            # A counter, but without the ending that prometheus_client gives to counters.
+            # A counter, but without the suffix that prometheus_client adds to counters.
             CallbackMetric(
                 "descheduler_pods_evicted",
                 "Evictions of pods that migrate, by result (success or error), trigger, namespace "

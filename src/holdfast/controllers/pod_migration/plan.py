@@ -6,12 +6,12 @@
                          └─ EvictDirectly:                           evict ──────────► Succeeded
     any of them ──► Failed: its time is over, or pod or reservation do not allow it
 
-The state is the job itself, so that a job goes on after a restart at any point. A step is planned
-from the version that was written last, because the cache may be behind it: on a real control plane
-a second attempt was planned from an older version.
+The state is the job itself, so a job continues after a restart at any point. A step is planned from
+the version that was written last, because the cache may be older: on a real control plane a second
+attempt was planned from an older version.
 
-The pod is evicted only for resources that are there (``_has_room``). Before, a reservation that was
-Pending on a node, or Overcommitted, did not delay the eviction.
+The pod is evicted only if the reserved resources are or will be free (``_has_room``). Before, a
+reservation that was Pending on a node, or Overcommitted, did not delay the eviction.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ from holdfast.state.reservations.owner_rules import compile_owners
 
 
 class Action(Enum):
-    """What a step does after the change of the job's status."""
+    """The action of a step after the change of the job's status."""
 
     WAIT = auto()
-    """Nothing, until pod, reservation or time change."""
+    """Do nothing until the pod, the reservation or the time changes."""
     CREATE = auto()
     """Create the reservation."""
     EVICT = auto()
@@ -55,10 +55,10 @@ class Action(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """The objects that a job is about, as far as they exist."""
+    """The objects that a job refers to; None for those that do not exist."""
 
     pod: Pod | None = None
-    """The pod of the job's name; perhaps another one than the job was created for."""
+    """The pod with the name in the job; perhaps not the pod that the job was created for."""
     reservation: Reservation | None = None
     bound_pod: Pod | None = None
     """The first owner of the reservation."""
@@ -94,8 +94,8 @@ def plan_step(job: PodMigrationJob, facts: Facts, default_mode: str, now: float)
 def is_left_over(job: PodMigrationJob, reservation: Reservation) -> bool:
     """Return whether a finished job has to delete its reservation.
 
-    It deletes only the one that it made, never one that a user has given to it, and none that a pod
-    uses.
+    It deletes only the one that it made, never one that the user created for it, and none that a
+    pod uses.
     """
     if reservation.phase == SUCCEEDED or reservation.status.current_owners:
         return False
@@ -157,12 +157,12 @@ def _reserve_first(job: PodMigrationJob, facts: Facts, change: StatusChange) -> 
         and _is_gone(job, facts)
         and not has_attempted_eviction(job)
     ):
-        _fail_by_missing_pod(job, change)  # else room would be reserved for no pod
+        _fail_by_missing_pod(job, change)  # otherwise room would be reserved for no pod
     return Action.WAIT
 
 
 def _is_for(reservation: Reservation, pod: Pod | None) -> bool:
-    """Return whether a pod like this may use a reservation, or is taken over by it."""
+    """Return whether a reservation admits a pod like this as owner, or takes over the pod."""
     if pod is None or not reservation.spec.owners or reservation.spec.pre_allocation:
         return True
     return any(rule.owns(pod) for rule in compile_owners(reservation) or ())
@@ -206,7 +206,7 @@ def _unschedulable(reservation: Reservation) -> Condition | None:
 
 
 def _is_scheduled_reservation(reservation: Reservation, change: StatusChange) -> bool:
-    """Return whether the reservation is on a node; record why not."""
+    """Return whether the reservation is on a node; if not, record why."""
     refused = _unschedulable(reservation)
     if (
         refused is not None
@@ -269,9 +269,9 @@ def _move(
 def _migrates_pending_pod(reservation: Reservation) -> bool:
     """Return whether a reservation is for one pod, which has no node yet.
 
-    One made for a pod with a node names that node, and is for the next pod of the same name: a pod
-    of a StatefulSet has the name of its predecessor. Judged by the owners alone, a job for such a
-    pod was Succeeded at once without moving anything.
+    A reservation made for a pod with a node names that node, and is for the next pod with the same
+    name: a pod of a StatefulSet has the name of its predecessor. When only the owners were
+    compared, a job for such a pod was Succeeded at once without moving anything.
     """
     template = reservation.spec.template
     if template is not None and _names_node(template.spec):
@@ -324,7 +324,7 @@ def took_another_node(job: PodMigrationJob, pod: Pod | None, reservation: Reserv
 
 
 def _evict(job: PodMigrationJob, facts: Facts, change: StatusChange) -> Action:
-    """Return EVICT if the pod is still to be evicted; record what is known of the eviction."""
+    """Return EVICT if the pod is still to be evicted; record what is known about the eviction."""
     if change.is_true(job_status.EVICTION):
         return Action.WAIT
     if _is_gone(job, facts):
@@ -343,7 +343,7 @@ def _evict(job: PodMigrationJob, facts: Facts, change: StatusChange) -> Action:
 
 
 def _has_room(reservation: Reservation, facts: Facts) -> bool:
-    """Return whether the reserved resources are free, or will be when this pod is gone."""
+    """Return whether the reserved resources are free, or will be after this pod has ended."""
     if reservation.phase == WAITING:
         return facts.pod is not None and facts.pod.spec.node_name == reservation.status.node_name
     ready = reservation.condition(reservation_status.READY)

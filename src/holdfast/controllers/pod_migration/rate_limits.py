@@ -1,4 +1,4 @@
-"""When a job may go on: limits of how often pods are evicted, and backoff after a refusal."""
+"""Decide when a job may continue: limits on the rate of evictions, and backoff after a refusal."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class TokenBucket:
     def take(self, now: float) -> bool:
         """Take a token, and return whether there was one."""
         left = self.tokens(now) - 1
-        if left < -1e-9:  # a token that is complete but for rounding
+        if left < -1e-9:  # a token that is complete except for rounding
             return False
         self._tokens, self._at = left, now
         return True
@@ -97,7 +97,7 @@ class ObjectLimits:
                 yield (kind, name), limit
 
     def _forget_full(self, now: float) -> None:
-        """Remove the buckets of objects that nothing was evicted of for long."""
+        """Remove full buckets: no pod of these objects was evicted for long."""
         if len(self._buckets) >= MAX_BUCKETS:
             kept = {key: b for key, b in self._buckets.items() if b.wait(now) > 0}
             self._buckets = kept
@@ -107,7 +107,7 @@ class ObjectLimits:
 class JobRetries:
     """Refusals in a row, by the uid of a job; times are seconds of a monotonic clock.
 
-    A job is reconciled whenever something about it changes; what was refused waits all the same.
+    A job is reconciled whenever something about it changes; a refused action still waits.
     """
 
     _refused: dict[str, tuple[int, float]] = field(default_factory=dict)
@@ -132,5 +132,5 @@ class JobRetries:
         return delay
 
     def forget(self, uid: str) -> None:
-        """Forget the refusals of a job that has had success, or is over."""
+        """Forget the refusals of a job that had success or has ended."""
         self._refused.pop(uid, None)

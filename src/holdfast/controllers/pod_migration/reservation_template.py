@@ -1,7 +1,7 @@
-"""The reservation that a PodMigrationJob makes for the pod that replaces its own.
+"""The reservation that a PodMigrationJob makes for the replacement of its pod.
 
-A template of the user may not reserve more than the job moves, or for other pods: what else is to
-be reserved needs a reservation of its own, to which the job refers.
+A user's template may not reserve more than the job moves, nor reserve for other pods: for anything
+else the user creates a reservation, to which the job refers.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from holdfast.state.reservations.reserve_pod import reserve_pod
 
 CREATED_BY = {"app.kubernetes.io/created-by": "koord-descheduler"}
 KEPT_METADATA = ("namespace", "name", "labels", "annotations")
-"""What a template takes over of the metadata of the pod."""
+"""The metadata that a template takes over from the pod."""
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _REFERENCE = tuple(f for f in OwnerReference.__struct_encode_fields__ if f != "blockOwnerDeletion")
 _AT = "spec.reservationOptions.template"
@@ -40,8 +40,8 @@ def reservation_options(
 ) -> JsonObject:
     """Return the job's options with the complete template of its reservation.
 
-    What the user has given in ``spec.reservationOptions.template`` is kept. ``pod`` is raw, so that
-    no field of it is lost.
+    Values that the user set in ``spec.reservationOptions.template`` are kept. ``pod`` is raw, so
+    that no field of it is lost.
     """
     given = job.spec.reservation_options
     template = copy.deepcopy(given.template if given is not None else None) or {}
@@ -84,7 +84,7 @@ def reservation_body(job: PodMigrationJob, template: JsonObject, order: str) -> 
 
 
 def _part(raw: JsonObject, name: str) -> JsonObject:
-    """Return a part of the template, which a user may have written; absent ones are added."""
+    """Return a part of the template, which a user may have written; add it if it is absent."""
     part = raw.get(name)
     if part is None:
         part = raw[name] = {}
@@ -175,7 +175,7 @@ def find_template_excess(job: PodMigrationJob, pod: Pod) -> str:
 
 
 def _larger_resources(template: Reservation, pod: Pod) -> str:
-    """Return the resources of which the template reserves more, with the amounts."""
+    """Return the resources of which the template reserves more than the pod, with amounts."""
     allowed = {PODS: 10**9, **request_nanos(pod)}
     wanted = request_nanos(reserve_pod(template))  # with the annotation that resizes it
     texts = [
