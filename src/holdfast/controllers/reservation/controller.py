@@ -104,7 +104,7 @@ class ReservationController(Reconciler):
                 self.queue.add(name)
 
     def _note_allocations(self, old: Pod | None, new: Pod | None) -> set[str]:
-        """Decide what is believed of a pod; return the reservations that it names or named."""
+        """Decide which annotations of a pod are believed; return its old and new reservations."""
         if new is not None and new.spec.node_name and not new.finished:
             self._recorded.believed(new, new.uid)
         knows = self._recorded.knows
@@ -152,7 +152,7 @@ class ReservationController(Reconciler):
             self.queue.add_after(key, plan.requeue_after)
 
     async def _preemptor(self, reservation: Reservation) -> Pod | None:
-        """Return the pod; only the server can say that it is gone, the cache may be stale."""
+        """Return the pod; the cache may be stale, so only the server can say that it is gone."""
         namespace, name = preemptor_key(reservation)
         pod = self._pods.cache.get(f"{namespace}/{name}")
         if pod is not None and pod.uid == preemptor_uid(reservation):
@@ -171,7 +171,7 @@ class ReservationController(Reconciler):
             return self._usages[name]
         node = self._nodes.cache.get(name)
         if node is None:
-            # The cache may be stale: only the server can say that the node is gone.
+            # The cache may be stale: only the server can say that the node does not exist.
             try:
                 node = await self.client.get(NODES, name)
             except NotFound:
@@ -210,7 +210,7 @@ class ReservationController(Reconciler):
 
 
 def _holds_the_same(old: Reservation, new: Reservation) -> bool:
-    """Tell whether two versions hold the same on the same node."""
+    """Return whether two versions hold the same resources on the same node."""
     return (
         old.phase == new.phase
         and old.status.node_name == new.status.node_name
@@ -220,7 +220,7 @@ def _holds_the_same(old: Reservation, new: Reservation) -> bool:
 
 
 def _same_use(old: Pod, new: Pod) -> bool:
-    """Tell whether two versions of a pod use the same of the same reservations on the same node."""
+    """Return whether two versions of a pod use the same parts of reservations on the same node."""
     return (
         old.spec.node_name == new.spec.node_name
         and old.finished == new.finished

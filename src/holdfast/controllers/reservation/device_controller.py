@@ -66,8 +66,8 @@ class ReservationDeviceController(Reconciler):
 def plan_devices(reservation: Reservation, devices: SharedDevices | None, now: float) -> Plan:
     """Plan the Ready condition by the state of the reserved devices.
 
-    A conflict of policies, on which the scheduler depends, is not overwritten; a lack of other
-    resources is, and is found again later.
+    A conflict of policies, on which the scheduler depends, is not overwritten. A lack of other
+    resources is overwritten, and is found again later.
     """
     ready = reservation.condition(reservation_status.READY)
     if not _node_with_devices(reservation) or reservation.policy_conflicts or ready is None:

@@ -12,8 +12,8 @@ when the reservation of a preempting pod is deleted. Kubernetes cannot do that b
 reference, because a cluster-scoped object may not depend on a namespaced one.
 
 Every write has the resource version that was read: scheduler and controller write the same status,
-and users edit the spec in between. A status is written only if it differs, so a plan for a settled
-reservation is empty and the controller comes to rest.
+and users edit the spec in between. A status is written only if it differs, so a plan for an
+unchanged reservation is empty and the controller stops writing.
 """
 
 from __future__ import annotations
@@ -74,9 +74,10 @@ def _plan_end(
 def _plan_ended(reservation: Reservation, usage: NodeUsage | None) -> Plan:
     """Update owners and amounts; phase and conditions are final.
 
-    Those of an expired reservation stay as they were at its end; only a pod that was being bound
-    then is added. Without this an owner that was bound in the last second of the ttl was never
-    listed, and a Succeeded reservation kept the amounts of an owner that was gone.
+    Owners and amounts of an expired reservation stay as they were at its end, except that a pod
+    that was being bound then is added. Without this an owner that was bound in the last second of
+    the ttl was never listed, and a Succeeded reservation kept the amounts of an owner that was
+    gone.
     """
     if usage is None or usage.node is None:
         return Plan()
@@ -103,7 +104,7 @@ def plan_collection(
 def _end_event(
     reservation: Reservation, usage: NodeUsage | None, now: float
 ) -> PlannedEvent | None:
-    """Return the event of why it ends now, or None; its last second still counts."""
+    """Return an event with the reason why it ends now, or None; its last second still counts."""
     if usage is not None and usage.node is None:
         gone = f"node {reservation.status.node_name} was deleted"
         return PlannedEvent("Warning", reservation_status.EXPIRED, gone)
@@ -117,13 +118,13 @@ def _end_event(
 
 
 def _seconds_until_end(reservation: Reservation, now: float) -> float | None:
-    """Return the seconds until just after its end."""
+    """Return the seconds until just after the end of the reservation."""
     end = reservation.ends_at
     return None if end is None else min(end - now + 1.0, MAX_INTERVAL)
 
 
 def _ended_at(reservation: Reservation) -> float | None:
-    """Return when it expired or succeeded; other failures are kept for the user to read."""
+    """Return when it expired or succeeded; None for other failures, which users may still read."""
     ready = reservation.condition(reservation_status.READY)
     if ready is None or ready.status != "False":
         return None
@@ -180,7 +181,7 @@ def _written(reservation: Reservation, name: str, amount: int) -> str:
 def _made_available(
     reservation: Reservation, owners: list[Pod], usage: NodeUsage, now: float
 ) -> tuple[JsonObject, tuple[PlannedEvent, ...]]:
-    """Make a waiting reservation Available once its resources are free, or say what it awaits."""
+    """Make a waiting reservation Available once its resources are free, or record what it lacks."""
     short = usage.short_of(reservation)
     if owners or short:
         return _still_waiting(reservation, owners, more=bool(short), now=now), ()
@@ -257,7 +258,7 @@ def preemptor_uid(reservation: Reservation) -> str:
 
 
 def preemptor_key(reservation: Reservation) -> tuple[str, str]:
-    """Return namespace and name of that pod."""
+    """Return namespace and name of the pod for which the scheduler made a reservation."""
     objects = [owner.object for owner in reservation.spec.owners if owner.object is not None]
     return (objects[0].namespace, objects[0].name) if objects else ("", "")
 
@@ -267,9 +268,9 @@ def plan_preemptor(
 ) -> Plan:
     """Plan to delete the reservation unless its pod is nominated to the node and waits there.
 
-    ``pod`` is the pod of that name, None if there is none; ``others`` are the reservations of the
-    same pod. The scheduler nominates the pod after it has made the reservation, so a new one is
-    kept a while, unless the pod is nominated to the node of a newer one.
+    ``pod`` is the pod with that name, None if there is none; ``others`` are the reservations of the
+    same pod. The scheduler nominates the pod after it has made the reservation, so a new
+    reservation is kept for a while, unless the pod is nominated to the node of a newer one.
     """
     delete = Plan((Delete(RESERVATIONS, reservation.name, uid=reservation.uid),))
     if pod is None or pod.uid != preemptor_uid(reservation):

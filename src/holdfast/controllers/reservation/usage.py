@@ -1,4 +1,4 @@
-"""What pods use of a node's Reservations, and whether the node still has the rest, in nanos."""
+"""The use of a node's Reservations by pods, and whether the node still has the rest, in nanos."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PODS, ONE = "pods", 10**9
 
 
 class PodUse(NamedTuple):
-    """What a pod uses of one Reservation; its pod slot counts in one Reservation only."""
+    """The amounts that a pod uses of one Reservation; its pod slot counts in only one."""
 
     pod: Pod
     amounts: ResourceNanos
@@ -35,7 +35,7 @@ class PodUse(NamedTuple):
 
 @dataclass(frozen=True)
 class NodeUsage:
-    """A node with its pods and its Reservations; of annotations the pods have what is believed.
+    """A node with its pods and Reservations; the pods have only annotations that are believed.
 
     ``node`` is None if the node is known to be gone. It is shared by the Reservations of the node,
     because most sums are the same for all of them.
@@ -67,10 +67,10 @@ class NodeUsage:
         return {name: amount for name, amount in total.items() if amount}
 
     def short_of(self, reservation: Reservation) -> list[str]:
-        """List the resources of which the node no longer has what the reservation holds.
+        """List the resources of which the node has less than the reservation holds.
 
-        A node without allocatable resources in its status is assumed to have enough, and so is one
-        that does not list what its Device has.
+        A node without allocatable resources in its status is assumed to have enough. So is a node
+        that does not list the resources of its Device.
         """
         assert self.node is not None, "a reservation on a node that is gone has expired"
         if not self.node.status.allocatable:
@@ -80,7 +80,7 @@ class NodeUsage:
         if any(other.uid == reservation.uid for other in self.neighbours):
             ahead.subtract(own if reservation.phase == AVAILABLE else {})
         for other in self.neighbours if reservation.phase == WAITING else ():
-            # Of two that wait, the older one is served first.
+            # Of two reservations that wait, the older one is served first.
             if other.phase == WAITING and _age(other) < _age(reservation):
                 ahead.update(self._promise(other))
         listed = self.node.status.allocatable
@@ -92,13 +92,13 @@ class NodeUsage:
         )
 
     def _promise(self, reservation: Reservation) -> dict[str, int]:
-        """Return the amounts above 0 that must stay free beside the reservation's owners.
+        """Return the amounts above 0 that must stay free in addition to what its owners use.
 
         That is what owners may still allocate, or what is reserved inside if that is more. By
         default it includes one pod slot.
         """
         pod_slots = sum(use.amounts.get(PODS, 0) for use in self._uses.get(reservation.uid, ()))
-        # Owners that write their requests in other names do not use these on the node.
+        # Owners that request a resource by another name do not use this one on the node.
         used = {**self._sum(reservation, lambda amounts: amounts), PODS: pod_slots}
         kept = {n: nanos(amount) for n, amount in inner_reserved(reservation).items()}
         total = {n: nanos(amount) for n, amount in reservation.status.allocatable.items()}
@@ -117,20 +117,20 @@ class NodeUsage:
 
     @cached_property
     def _free(self) -> Counter[str]:
-        """Allocatable less the requests of all pods."""
+        """Return allocatable resources less the requests of all pods."""
         assert self.node is not None
         free = Counter({n: nanos(a) for n, a in self.node.status.allocatable.items()})
         for pod in self.pods:
             if not pod.finished:
                 request = {**request_nanos(pod), PODS: ONE}
                 acts_as = operating_reservation(pod)
-                # What the owner of a pod that acts as a reservation shares with it counts once.
+                # What a pod that acts as a reservation shares with its owner counts once.
                 free.subtract(request if acts_as is None else self._promise(acts_as))
         return free
 
     @cached_property
     def _promised(self) -> Counter[str]:
-        """What all Available reservations must have free."""
+        """Return the amounts that must be free for all Available reservations."""
         total: Counter[str] = Counter()
         for other in self.neighbours:
             if other.phase == AVAILABLE:
