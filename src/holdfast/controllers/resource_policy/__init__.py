@@ -1,5 +1,5 @@
 """ResourcePolicies: the deletion costs of their pods, and their status.
 
-``index`` keeps the pods of policies by unit and group, ``plan`` is pure, ``controller`` watches
-and writes.
+``index`` keeps the pods of policies by unit and group; ``plan`` is pure; ``controller`` watches and
+writes.
 """

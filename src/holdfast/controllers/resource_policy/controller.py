@@ -29,11 +29,11 @@ from holdfast.controllers.resource_policy.plan import (
 from holdfast.runtime.errors import HoldfastError
 
 STATUS_INTERVAL_SECONDS = 1.0
-"""A policy's status is computed at most this often while pods and nodes change."""
+"""The shortest time between two computations of a policy's status while pods and nodes change."""
 MAX_COST_WRITES = 20
 """The cost of a pod is written at most this often a minute.
 
-More are the sign of another controller with other settings, which changes each value back.
+More writes are a sign that another controller with other settings changes each value back.
 """
 
 log = logging.getLogger(__name__)
@@ -42,8 +42,8 @@ log = logging.getLogger(__name__)
 class ResourcePolicyController(Reconciler):
     """Writes the deletion costs of the pods that policies select, and the status of policies.
 
-    Pods carry what was written for them, so a restart continues where the last run stopped: also
-    the pods of a policy that was deleted meanwhile are cleaned up.
+    Annotations of the pods say what was written for them, so a restart continues where the last run
+    stopped. Pods of a policy that was deleted in between are cleaned up as well.
     """
 
     name = "resourcepolicy-controller"
@@ -57,19 +57,19 @@ class ResourcePolicyController(Reconciler):
         self._costs = WorkQueue(context.clock, observer=costs)
         """Pods whose deletion cost may have to be written."""
         self._counting = asyncio.Lock()
-        """Held while pods are counted for changed policies, so that no status is partial and no
-        cost is planned before it is known which pods are above a cap."""
+        """Held while pods are counted for changed policies. So no status is partial, and no cost is
+        planned before the pods above a cap are known."""
         self._users_costs: dict[str, str] = {}
         """Costs of users that a Binding has replaced, by the uid of the pod."""
         self._cost_writes: Counter[str] = Counter()
         """The writes of each pod's cost since the start of the minute, by uid."""
         self._minute_ends = 0.0
         self._computed_at: dict[str, float] = {}
-        """When the status of each policy was computed last."""
+        """The time when the status of each policy was computed last."""
         self._manual: set[str] = set()
         """The uids of the pods that an event was recorded about."""
         self._manual_before: dict[str, frozenset[str]] = {}
-        """The same from earlier runs, by namespace, read when they are needed."""
+        """The uids of such pods from earlier runs, by namespace; read when they are needed."""
         self._policies = context.informers.get(RESOURCE_POLICIES)
         self._pods = context.informers.get(PODS)
         self._policies_in: ObjectIndex[ResourcePolicy] = ObjectIndex(lambda p: p.namespace)
@@ -204,7 +204,7 @@ class ResourcePolicyController(Reconciler):
         return plan_policy_status(policy, entry.usage(), entry.conflict(), now)
 
     def _find_excess(self, *entries: PolicyEntry) -> None:
-        """Find the pods above the caps if these are drained, and queue those that changed."""
+        """Find the pods above the caps of policies that drain excess; queue those that changed."""
         for entry in entries if self._settings.drain_excess else ():
             before, entry.excess = entry.excess, find_excess(entry.usage())
             for _, pod in before.items() ^ entry.excess.items():
@@ -237,7 +237,7 @@ class ResourcePolicyController(Reconciler):
             await self._record_once(pod, event)
 
     def _wait_before_write(self, pod: Pod) -> float:
-        """Return the seconds to wait before the cost of a pod is written once more."""
+        """Return the seconds to wait before the cost of a pod is written again."""
         now = self.clock.monotonic()
         if now >= self._minute_ends:
             self._cost_writes.clear()

@@ -1,7 +1,7 @@
 """The pods of resource policies by unit and group, updated event by event.
 
-A pod event costs time in the policies that select the pod, a node event in the pods on the node.
-The rules are those of ``capacity``; here is only the bookkeeping.
+The cost of a pod event depends on the policies that select the pod; the cost of a node event
+depends on the pods on the node. The rules are in ``resource_policies``; this module only counts.
 """
 
 from __future__ import annotations
@@ -95,14 +95,14 @@ class _GroupPods:
 
 
 class _Counted(NamedTuple):
-    """A pod as it is counted."""
+    """The properties of a pod that are counted."""
 
     pod: Pod
     node: str
     group: MatchLabelGroup
     terminating: bool
     requests: tuple[Mapping[str, int], ...]
-    """Of the resources in maxResources of each unit; empty if no unit has any."""
+    """For each unit, the requests of its maxResources; empty if no unit has any."""
 
     def is_same(self, other: _Counted | None) -> bool:
         """Return whether another version of the pod counts the same."""
@@ -116,7 +116,7 @@ class PolicyEntry:
         self.policy = policy
         self.nodes = nodes
         self.excess: Mapping[str, str] = {}
-        """The keys of the pods above the caps by uid, if these are drained."""
+        """The keys of the pods above the caps, by uid, if the policy drains excess."""
         self._caps_resources = any(unit.max_resources for unit in policy.units)
         self._counted: dict[str, _Counted] = {}
         self._units: list[dict[MatchLabelGroup, _GroupPods]] = [{} for _ in policy.units]
@@ -141,7 +141,7 @@ class PolicyEntry:
         return (self._conflicts.pop(uid, None) is not None) or old is not None
 
     def move(self, node: str, before: tuple[int, ...], pods: Iterable[Pod]) -> None:
-        """Count the pods of a node in its present units, no longer in those it had before."""
+        """Count the pods of a node in its present units instead of those it had before."""
         for pod in pods:
             counted = self._counted.get(pod.uid)
             if counted is not None and counted.node == node:
@@ -217,7 +217,7 @@ class _NamespacePolicies:
         self.errors: dict[str, tuple[ResourcePolicy, str]] = {}
         """Policies that cannot be compiled, with the errors."""
         self.unusable: frozenset[str] = frozenset()
-        """The uids of these."""
+        """The uids of the policies in ``errors``."""
         self._keys: tuple[str, ...] = ()
         self._selecting: dict[tuple[str | None, ...], tuple[PolicyEntry, ...]] = {}
 
@@ -284,7 +284,7 @@ class PolicyIndex:
         return known is obj if known is None or obj is None else means_the_same(known, obj)
 
     def set_policies(self, namespace: str, objects: Iterable[ResourcePolicy]) -> None:
-        """Set all policies of a namespace; then all its pods must be put again."""
+        """Set all policies of a namespace; the caller must then put all its pods again."""
         old = self._namespaces.pop(namespace, None)
         new = _NamespacePolicies()
         for obj in sorted(objects, key=lambda obj: obj.name):

@@ -1,8 +1,8 @@
 """Plan the pod deletion costs and the status of resource policies.
 
 A deletion cost that the controller writes is marked with its value and the uid of the policy. A
-value without the marker, or one that differs from it, is the user's and is never changed. For nodes
-of no unit "0" is written, so an absent cost always means "not handled yet" (decision 0013).
+value without the marker, or one that differs from it, is the user's and is never changed. Pods on
+nodes of no unit get "0", so an absent cost always means "not handled yet" (decision 0013).
 
 The scheduler sends the cost with the Binding, with the same marker, so for most pods there is
 nothing to write here.
@@ -41,7 +41,7 @@ EXCESS_COST = -100
 MAX_GROUPS = 20
 """The largest number of groups that the status of a unit lists."""
 MAX_NAMED = 5
-"""The largest number of things that the message of a condition lists."""
+"""The largest number of items that the message of a condition lists."""
 MAX_INT32 = 2**31 - 1
 READY, CONFLICTING = "Ready", "Conflicting"
 OVER_CAPACITY, OVERLAPPING_UNITS = "OverCapacity", "OverlappingUnits"
@@ -66,7 +66,8 @@ def plan_deletion_cost(
     """Plan the annotations of a pod that these policies select.
 
     ``units`` are those of its node, None for an unknown node. ``unusable`` has the uids of policies
-    that cannot be compiled: which pods these select is unknown, so their pods keep the last value.
+    that cannot be compiled: it is unknown which pods these select, so their pods keep the last
+    value.
     """
     if pod.terminating or pod.finished or not pod.spec.node_name or len(policies) > 1:
         return Plan()
@@ -113,7 +114,7 @@ def find_overwritten_cost(old: Pod, new: Pod) -> str | None:
     """Return the cost of a user that the pod's Binding has replaced, None if there is none.
 
     The scheduler sends a cost with the Binding of a pod that had none when it was read. A user may
-    have set one since: a pod on Permit waits for minutes.
+    have set one since: a pod may wait for minutes at Permit.
     """
     if old.spec.node_name or not new.spec.node_name or not is_managed(new) or is_managed(old):
         return None
@@ -138,7 +139,7 @@ def _annotate(pod: Pod, wanted: Mapping[str, str | None]) -> tuple[Patch, ...]:
 def find_excess(usage: PolicyUsage) -> dict[str, str]:
     """Return the keys of the pods above the caps of a unit by uid, the newest of each group.
 
-    Terminating pods are regarded as the newest: the place they use becomes free anyway.
+    Terminating pods count as the newest, because their place becomes free anyway.
     """
     by_uid: dict[str, str] = {}
     for unit in usage.units:
@@ -179,7 +180,7 @@ def plan_policy_status(
     *,
     error: str = "",
 ) -> Plan:
-    """Plan the status of a policy; ``usage`` is None if ``error`` tells why it cannot be used."""
+    """Plan the status of a policy; ``usage`` is None if ``error`` says why it cannot be used."""
     units = () if usage is None else tuple(map(_unit_status, usage.units, obj.spec.units))
     wanted: JsonObject = {
         "observedGeneration": obj.metadata.generation,
@@ -212,7 +213,7 @@ def _unit_status(usage: UnitUsage, spec: Unit) -> UnitStatus:
         name=usage.unit.name,
         nodes=len(usage.nodes),
         pods=len(usage.pods),
-        # The CRD refuses a larger number: the status of a policy with one was never written.
+        # The CRD refuses a larger number; without this such a status was never written.
         max_count=None if cap is None else min(cap, MAX_INT32),
         max_resources=spec.max_resources,
         resources={
@@ -245,7 +246,7 @@ def _raw_unit(unit: UnitStatus) -> JsonObject:
 def _conditions(
     usage: PolicyUsage | None, conflict: PolicyConflict | None, error: str
 ) -> Iterable[JsonObject]:
-    """Return the conditions; each has a message, so that a change replaces the last one."""
+    """Return the conditions; each has a message, so that a change replaces the previous message."""
     if usage is None:
         yield _condition(READY, "False", "InvalidSpec", error)
     elif usage.policy.problems:
