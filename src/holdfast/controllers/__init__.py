@@ -4,5 +4,5 @@ Lives here: one controller per module or folder, each with a pure function ``pla
 to planned writes, and a ``Reconciler`` that calls it with the caches of informers and executes the
 writes; ``controller_manager.ControllerManager`` runs them all. May not live here: placing pods
 (``scheduler``), running pods (``agent``), any access to the cluster except by ``client.Client``.
-Controllers never call one another, so each can run alone or be replaced by a cluster's own.
+Controllers never call one another, so each can run alone, or a cluster can replace it.
 """

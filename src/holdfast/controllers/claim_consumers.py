@@ -1,4 +1,4 @@
-"""The consumers in ``status.reservedFor`` of a claim, of either generation of DRA."""
+"""The consumers in ``status.reservedFor`` of a claim, for structured and classic DRA."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def is_done(pod: Pod) -> bool:
 def is_stale(consumer: ClaimConsumer, obj: Object | None) -> bool:
     """Return whether a consumer does not exist, was replaced, or is a pod that is done.
 
-    ``obj`` is the object of the consumer's name, None if the server has none.
+    ``obj`` is the object with the consumer's name, None if the server has none.
     """
     if obj is None or obj.uid != consumer.uid:
         return True

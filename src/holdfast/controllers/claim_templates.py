@@ -24,7 +24,7 @@ _MAX_PREFIX_LENGTH = 57  # a hyphen and five letters make it the 63 of a label
 
 
 class RawTemplateSpec(Struct, frozen=True):
-    """The template of a claim; its spec is copied unread."""
+    """The template of a claim; its spec is copied without being decoded."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: dict[str, Any] = {}  # noqa: RUF012 - msgspec copies it
@@ -44,7 +44,7 @@ TEMPLATES = Resource(
 
 @dataclass(frozen=True, slots=True)
 class PodClaimsPlan:
-    """By name of the pod's claim entry: claims to create, existing claims to record, problems."""
+    """Claims to create, existing claims to record, and problems, each by the name of the entry."""
 
     creations: Mapping[str, Create]
     found: Mapping[str, str]

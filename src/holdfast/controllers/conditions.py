@@ -28,7 +28,7 @@ def to_raw(conditions: Iterable[Condition]) -> list[JsonObject]:
 
 
 def with_condition(conditions: Iterable[Condition], new: JsonObject) -> list[JsonObject]:
-    """Return raw conditions in which ``new`` replaces the one of its type, or is the last."""
+    """Return raw conditions in which ``new`` replaces the one of its type, or is appended."""
     kept = to_raw(conditions)
     for index, old in enumerate(kept):
         if old.get("type", "") == new["type"]:

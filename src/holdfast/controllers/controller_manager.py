@@ -157,7 +157,7 @@ class ControllerManager:
 
     @property
     def failure_reason(self) -> str:
-        """Which controller or informer of its own has failed and why, "" while all run."""
+        """Which of its controllers or own informers has failed and why, "" while all run."""
         try:
             self._raise_failure()
         except HoldfastError as stopped:
@@ -167,7 +167,7 @@ class ControllerManager:
         return ""
 
     async def failure(self) -> None:
-        """Wait until a controller or an informer of its own fails, and raise its exception."""
+        """Wait until one of its controllers or own informers fails, and raise the exception."""
         while True:
             self._raise_failure()
             await self._context.clock.sleep(HEALTH_CHECK_SECONDS)

@@ -1,4 +1,4 @@
-"""Informers for the resources whose objects some quota counts, started when they are needed."""
+"""Informers for the resources that some quota counts, started when they are needed."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from holdfast.state.quota.evaluators import GroupResource
 class CountedResources:
     """Informers of resources, each as long as some quota counts it.
 
-    ``on_deletion`` is called with resource and namespace of each deleted object, ``on_synced`` once
-    for each resource, when deletions are noticed from now on.
+    ``on_deletion`` is called with resource and namespace of each deleted object. ``on_synced`` is
+    called once for each resource, when its informer notices deletions from then on.
     """
 
     def __init__(
@@ -41,9 +41,9 @@ class CountedResources:
     async def follow(
         self, follower: str, resources: Iterable[GroupResource]
     ) -> dict[GroupResource, Resource[Object]]:
-        """Follow resources for one quota, in place of those before; return those that are served.
+        """Replace the resources that one quota follows; return those that are served.
 
-        Resources that no quota counts any more are followed no longer.
+        Informers of resources that no quota counts any more are stopped.
         """
         wanted = self._wanted[follower] = frozenset(resources)
         served_resources = await self._served(wanted) if wanted else {}

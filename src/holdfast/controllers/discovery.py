@@ -66,7 +66,7 @@ async def discover(client: Client) -> ServedResources:
 def _aggregated(document: bytes) -> ServedResources | None:
     """Return the resources of a document; None if it is not aggregated discovery.
 
-    Cached, because the document is read again and again and changes only with a CRD.
+    Cached, because the document is read often and changes only with a CRD.
     """
     response = msgspec.json.decode(document, type=_Groups)
     return tuple(_from_groups(response.items)) if response.kind == AGGREGATED else None
@@ -93,7 +93,7 @@ def _from_groups(groups: Sequence[_Group]) -> Iterator[Resource[Object]]:
 
 
 async def _discover_each_group(client: Client) -> ServedResources:
-    """Read one document a group, as servers without aggregated discovery have them."""
+    """Read one document per group, as servers without aggregated discovery have them."""
     resources = list(_resources("", "v1", msgspec.json.decode(await client.raw("/api/v1"))))
     groups = msgspec.json.decode(await client.raw("/apis"))["groups"]
     for group in groups:

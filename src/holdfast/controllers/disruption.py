@@ -64,7 +64,7 @@ class BudgetCounts:
 
     @property
     def allowed(self) -> int:
-        """How many pods may be disrupted; 0 if no pod is expected, which protects the first."""
+        """How many pods may be disrupted; 0 if no pod is expected, to protect the first pod."""
         return max(0, self.healthy - self.desired) if self.expected > 0 else 0
 
 

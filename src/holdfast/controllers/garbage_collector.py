@@ -2,7 +2,7 @@
 
 An owner counts as absent only if that is certain: its deletion was seen, or the server says that it
 does not exist. An owner of a kind that is not served, or not known yet, keeps its dependents.
-Otherwise a collector that starts would delete objects whose owners it has not read yet.
+Otherwise a collector that has just started would delete objects whose owners it has not read yet.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from holdfast.runtime.errors import HoldfastError, NotFound
 
 REDISCOVER_SECONDS = 300.0
 RETRY_SECONDS = 10.0
-"""The pause after a failed discovery: until it succeeds nothing is collected.
+"""The pause after a failed discovery; nothing is collected until discovery succeeds.
 
-Without it a server that was not available for a moment at the start kept the collector from custom
-kinds for five minutes.
+Without this retry, the collector ignored custom kinds for five minutes if the server was
+unavailable for a moment at the start.
 """
 MAX_ABSENT_OWNERS = 10_000
 CRDS = "customresourcedefinitions"
@@ -44,10 +44,10 @@ def plan_dependent(
 ) -> tuple[Write, ...]:
     """Plan for an object that has owners.
 
-    ``owners`` maps the uid of each owner to its object, None if it is absent; an owner that cannot
-    be resolved is missing in it and keeps the object. An object with a solid owner is kept;
-    references to owners that are absent, or that wait for its deletion, are removed. Otherwise the
-    object is deleted.
+    ``owners`` maps the uid of each owner to its object, None if it is absent. It lacks an owner
+    that cannot be resolved; such an owner keeps the object. An object with a solid owner is kept;
+    references to owners that are absent, or that wait for its deletion, are then removed. Otherwise
+    the object is deleted.
     """
     if item.deleting or not item.owners:
         return ()

@@ -156,7 +156,7 @@ class NamespaceController(Reconciler):
                 await self._delete_all(resource, name)
                 objects = (await self.client.list(resource, name)).items
             except NotFound:
-                continue  # a custom resource that was removed meanwhile
+                continue  # a custom resource that was removed since
             if objects:
                 left.append(RemainingObjects(resource, objects))
         return left

@@ -14,7 +14,7 @@ T = TypeVar("T", bound=Object)
 class ObjectIndex(Generic[T]):
     """The objects of a collection by ``index_key_of``; objects with the key "" are omitted.
 
-    With ``cache``, the informer's, the index is built at the first ``of``; before that a change
+    With the ``cache`` of the informer, the index is built at the first ``of``; before that a change
     costs nothing.
     """
 

@@ -36,7 +36,7 @@ class GraphObject:
 
     @property
     def waits_for_dependents(self) -> bool:
-        """Whether it is being deleted in the foreground, after its dependents."""
+        """Whether it is being deleted in the foreground and so waits for its dependents."""
         return self.deleting and FOREGROUND in self.finalizers
 
     @property

@@ -28,13 +28,13 @@ def in_deletion_order(
 
 
 class _Rank(NamedTuple):
-    """What is compared of a pod; the smaller one is deleted first."""
+    """The values by which pods are compared; the smaller one is deleted first."""
 
     first: tuple[bool, int, bool, int, int]
     """Bound, phase, ready, deletion cost, related pods on the node (the most first)."""
     ready_age: float
     restarts: tuple[int, int]
-    """Of regular and of sidecar containers, negated."""
+    """Restarts of regular and of sidecar containers, negated."""
     age: float
     uid: str
 
@@ -79,7 +79,7 @@ def _order(a: tuple[object, ...], b: tuple[object, ...]) -> int:
 
 
 def _age(since: str | None, now: float) -> float:
-    """Return an age in seconds; -1, the newest, without a time."""
+    """Return an age in seconds; -1 (the newest) if there is no time."""
     return max(now - parse_rfc3339(since), 0.0) if since else -1.0
 
 

@@ -1,6 +1,7 @@
 """Read the settings of the controllers from the configuration of the scheduler.
 
-Apart from the controllers, because a process that only runs controllers needs no plugins.
+This is separate from the controllers, because a process that only runs controllers needs no
+plugins.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """The resourceclaim controller: create the claims of pods, and deallocate and delete them.
 
 A mistake here frees devices that a container uses, or keeps devices for ever. The cache may be
-behind, so it proves nothing alone. A consumer is removed only if its end was seen or the server
+stale, so it proves nothing by itself. A consumer is removed only if its end was seen or the server
 says so (``_pods_of_claim``). A claim that was created here and is not in the cache yet counts as
-existing (``_own_creations``), or a pod would get two.
+existing (``_own_creations``); otherwise a pod would get two.
 """
 
 from __future__ import annotations
@@ -99,10 +99,10 @@ def _owner_is_done(claim: ResourceClaim, pods: Mapping[str, Pod | None]) -> bool
 
 
 def _is_orphan(claim: ResourceClaim) -> bool:
-    """Return whether the scheduler made the claim for extended resources of a pod it has lost.
+    """Return whether a claim for extended resources no longer has a pod that controls it.
 
-    Such a claim always names its pod, unless the pod was deleted with the policy Orphan; no other
-    pod can use it.
+    The scheduler makes such a claim with its pod as controller. The controller is missing only if
+    the pod was deleted with the policy Orphan; no other pod can use the claim.
     """
     return claim.metadata.annotations.get(EXTENDED_CLAIM) == "true" and not controller_of(claim)
 

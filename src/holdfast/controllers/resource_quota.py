@@ -56,9 +56,9 @@ from holdfast.state.quota.usage import is_charged, pod_owner_of
 
 T = TypeVar("T", bound=Object)
 RESYNC_SECONDS = 300.0
-"""How often every quota is counted, although nothing has changed."""
+"""The interval at which every quota is counted even if nothing has changed."""
 REDISCOVER_SECONDS = 30.0
-"""How soon a quota is counted again that names a resource which is not served yet."""
+"""How soon a quota is counted again if it names a resource that is not served yet."""
 RECOUNT_SECONDS = 1.0
 """How soon a quota is counted again if objects were charged while it was counted."""
 WRITE_TRIES = 4
@@ -144,7 +144,7 @@ def count_in_steps(quota: ResourceQuota, listed: ListedObjects, used: QuotaUsage
 
 
 def _next_release(listed: ListedObjects) -> float:
-    """Return the seconds until a pod that is being deleted stops to be charged."""
+    """Return the seconds until a pod that is being deleted is no longer charged."""
     waits = [RESYNC_SECONDS]
     for pod in listed.pods:
         at, grace = pod.metadata.deletion_timestamp, pod.metadata.deletion_grace_period_seconds
@@ -206,7 +206,7 @@ class ResourceQuotaController(Reconciler):
             self._counted.forget(old.key)
             self._changed(("", "resourcequotas"), old.namespace)
         elif old is None or old.spec != new.spec or old.status.hard != new.status.hard:
-            # Objects that were created while new limits were being counted are found by this.
+            # This finds objects that were created while new limits were being counted.
             self.queue.add(new.key)
 
     def _on_pod(self, kind: ChangeType, old: Pod | None, new: Pod | None) -> None:
@@ -278,7 +278,7 @@ class ResourceQuotaController(Reconciler):
         self.queue.add_after(key, max(idle, wait if complete else min(wait, REDISCOVER_SECONDS)))
 
     async def _write(self, quota: ResourceQuota, used: QuotaUsage, listed: ListedObjects) -> float:
-        """Write the status of a quota; return the seconds until it is to be counted again."""
+        """Write the status of a quota; return the seconds until the next count."""
         wait = RESYNC_SECONDS
         for tries_left in reversed(range(WRITE_TRIES)):
             now = await self.client.get(RESOURCE_QUOTAS, quota.name, quota.namespace)
@@ -341,7 +341,7 @@ def _charged_since(before: ResourceQuota, now: ResourceQuota, used: QuotaUsage) 
     """Return what admission charged after a quota was read.
 
     Some of these objects may be among the listed ones too: usage may then be too high, never too
-    low, until the next count. Without this, a busy namespace would not be counted for long.
+    low, until the next count. Without this, a busy namespace would not be counted for a long time.
     """
     grown = growth(parse_amounts(now.status.used), parse_amounts(before.status.used))
     return {key: amount for key, amount in grown.items() if key in used}

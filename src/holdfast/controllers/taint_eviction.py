@@ -22,14 +22,14 @@ from holdfast.controllers.taint_eviction_writes import LONGEST_WAIT_SECONDS, Tai
 
 _REASON = "TaintManagerEviction"
 TimedTaint = tuple[Taint, float]
-"""A NoExecute taint, and since when a node has it, in seconds since the epoch."""
+"""A NoExecute taint, and when it was added to the node, in seconds since the epoch."""
 
 
 def plan_node_eviction(pod: Pod, taints: Iterable[TimedTaint]) -> float | None:
     """Return when a pod must leave its node, in seconds since the epoch; None if it may stay.
 
-    Of several tolerations of a taint the first counts, as upstream. A pod that is terminating
-    leaves anyway.
+    If several tolerations tolerate a taint, the first counts, as upstream. A terminating pod leaves
+    anyway.
     """
     if pod.terminating:
         return None
