@@ -2,8 +2,8 @@
 
 Lives here: builders of objects, the virtual clock, fault injection, the harness that runs a whole
 cluster in one process, and the conformance suites. May not live here: anything that Holdfast needs
-to run: no other package imports this one. Only time and faults are simulated; everything else is
-the real code. ``__all__`` is the stable part (docs/public-api.md).
+to run, because no other package imports this one. Only time and faults are simulated; everything
+else is the real code. ``__all__`` is the stable part (docs/public-api.md).
 """
 
 from typing import TYPE_CHECKING

@@ -1,7 +1,8 @@
 """The bootstrap objects of a new cluster, copied from the first cluster of the process.
 
-Creating them by requests is a quarter of the start of a cluster: schemas of a dozen CRDs are
-validated. A process that starts many clusters does it once for each choice of feature gates.
+Creating them by requests takes a quarter of the start of a cluster, because the schemas of a dozen
+CRDs are validated. A process that starts many clusters does that once for each choice of feature
+gates.
 """
 
 from __future__ import annotations
@@ -28,9 +29,9 @@ _originals: dict[tuple[tuple[str, bool], ...], list[StoredObject]] = {}
 
 
 async def copy_bootstrap_objects(server: ApiServer) -> None:
-    """Write the bootstrap objects to an empty store: with uids, time and revisions of their own.
+    """Write the bootstrap objects to an empty store, with new uids, a new time and new revisions.
 
-    A store that is not empty, and a server of other kinds, get them by requests.
+    A store that is not empty, or a server of other kinds, gets them by requests.
     """
     context = server.context
     gates = context.feature_gates

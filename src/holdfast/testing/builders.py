@@ -1,4 +1,4 @@
-"""Builders of objects for tests, which need only what matters: ``a_pod("web", cpu="2")``.
+"""Builders of objects for tests; pass only what matters: ``a_pod("web", cpu="2")``.
 
 Each builder returns the raw dict for an API server; ``typed`` converts it to the struct that the
 components use. Other keyword arguments are fields of ``spec``, in snake_case:
@@ -63,8 +63,8 @@ def a_pod(
 ) -> JsonObject:
     """A pod with one container that requests one CPU by default.
 
-    ``requests`` adds to cpu and memory; those of extended resources are limits too, because an API
-    server accepts no others. ``claims`` are entries of ``spec.resourceClaims``; the
+    ``requests`` adds to cpu and memory. Requests of extended resources are also set as limits,
+    because an API server accepts no others. ``claims`` are entries of ``spec.resourceClaims``; the
     container uses them all.
     """
     fixed = {name: amount for name, amount in (requests or {}).items() if is_extended(name)}
@@ -121,7 +121,7 @@ def a_namespace(name: str = "default", *, labels: Labels = None) -> JsonObject:
 
 
 def a_priority_class(name: str = "high", value: int = 1000, **fields: Any) -> JsonObject:
-    """A priority class; it has no spec, keywords are fields of the object itself."""
+    """A priority class; it has no spec, so keywords are fields of the object itself."""
     made = an_object(scheme.PRIORITY_CLASSES, name, {})
     return made | {"value": value} | camel(fields)
 

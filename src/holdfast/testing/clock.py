@@ -14,9 +14,10 @@ MOST_ROUNDS = 100_000
 class VirtualClock:
     """A Clock that a test advances: ``await clock.advance(5)``.
 
-    Sleeping tasks wake in the order of their deadlines, with equal deadlines in the order of their
-    ``sleep`` calls; the loop settles between any two, so that a test is deterministic. ``busy`` has
-    functions that return whether work outside the loop, such as a writer thread, is not finished.
+    Sleeping tasks wake in the order of their deadlines; for equal deadlines, in the order of their
+    ``sleep`` calls. The loop settles after each of them, so a test is deterministic. ``busy`` has
+    functions that return whether work outside the loop, such as that of a writer thread, is
+    unfinished.
     """
 
     def __init__(self, start: float = 1_700_000_000.0) -> None:
@@ -56,7 +57,7 @@ class VirtualClock:
         await self.settle()
 
     async def advance(self, seconds: float) -> None:
-        """Let time pass, and wake every task whose deadline is reached."""
+        """Let time pass, and wake every task at its deadline."""
         end = self._passed + seconds
         await self.settle()
         while (deadline := self._next_deadline()) is not None and deadline <= end:
@@ -73,7 +74,7 @@ class VirtualClock:
     async def advance_until(self, reached: Callable[[], bool], limit: float = 3600.0) -> None:
         """Advance from deadline to deadline until ``reached()`` is true.
 
-        Fails after ``limit`` seconds, or when no task sleeps and it is still not true.
+        Fails after ``limit`` seconds, or if no task sleeps and ``reached()`` is still false.
         """
         end = self._passed + limit
         await self.settle()
@@ -104,6 +105,6 @@ class VirtualClock:
 
 
 def _ready() -> bool:
-    """Return whether other callbacks are ready to run; asyncio's own loop has them in a deque."""
+    """Return whether other callbacks are ready to run; asyncio's loop keeps them in a deque."""
     ready = getattr(asyncio.get_running_loop(), "_ready", ())
     return len(ready) > 0

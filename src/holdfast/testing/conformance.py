@@ -1,4 +1,4 @@
-"""``check_plugin``: the conformance suite for built-in and own plugins.
+"""``check_plugin``: the conformance suite for built-in plugins and those of other authors.
 
 The arrays that a plugin returns must be the same as if they were computed one row at a time,
 without caches and in any order. The suite applies random events, removals included, to random
@@ -55,11 +55,11 @@ from holdfast.testing.trait_laws import (
 )
 
 _LARGE = 68
-"""From this many nodes on, 17 rows are at most a quarter of all."""
+"""With at least this many nodes, 17 rows are at most a quarter of all rows."""
 PluginFactory = Callable[[], Plugin | PerNodePlugin]
 Pods = Callable[[RandomCluster], Any]
 _TESTED = (Plugin.pre_filter, Plugin.post_filter, Plugin.queueing_hint)
-"""The methods that the suite calls, with those of the plan."""
+"""The methods that the suite calls, in addition to those of the plan."""
 
 
 def check_plugin(
@@ -74,8 +74,8 @@ def check_plugin(
     """Raise an AssertionError that names the rule which the plugin breaks.
 
     ``factory`` creates the plugin, which may be a PerNodePlugin. ``pods`` creates the pods; pass
-    your own if random ones do not concern the plugin. ``nodes`` is the initial number of nodes;
-    from about 80 on, the plugin is also called with changed rows as arrays.
+    another function if the plugin ignores random pods. ``nodes`` is the initial number of nodes;
+    with about 80 or more, the plugin is also called with changed rows as arrays.
     """
     plugin = columnar(factory())
     check_declaration(plugin)
@@ -94,7 +94,7 @@ def check_plugin(
 
 
 def _events(cluster: RandomCluster) -> int:
-    """Return the number of events before the next calls: mostly one, sometimes very many.
+    """Return the number of events before the next calls: usually one, sometimes very many.
 
     In a large cluster about a quarter of the rows change then. Between 17 and a quarter of all rows
     are passed as one array.
@@ -144,7 +144,7 @@ def _check_results(case: Case, cluster: RandomCluster) -> None:
 
 
 def _check_incremental(case: Case, cache: DecisionCache, cluster: RandomCluster, pod: Any) -> None:
-    """Results that are cached and updated through events equal those in a new world."""
+    """Check that results that are cached and updated by events equal those in a new world."""
     plugin, world = case.plugin, cluster.world
     if plugin.traits.scope is Scope.CLUSTER:
         return

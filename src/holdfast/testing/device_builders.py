@@ -66,7 +66,7 @@ def a_taint_rule(
     effect: str = "NoSchedule",
     **selector: str,
 ) -> JsonObject:
-    """A rule that taints the devices of a ``driver``, a ``pool`` or by ``device``, or all."""
+    """A rule that taints devices selected by ``driver``, ``pool`` and ``device``, or all."""
     taint = kept(key=key, value=value, effect=effect)
     body = kept(deviceSelector=dict(selector) or None, taint=taint)
     return an_object(scheme.DEVICE_TAINT_RULES, name, body)
@@ -85,7 +85,7 @@ def a_claim(
     status: Mapping[str, Any] | None = None,
     metadata: Mapping[str, Any] | None = None,
 ) -> JsonObject:
-    """A claim for ``count`` devices of a class, or with these ``requests``."""
+    """A claim for ``count`` devices of a class, or with the entries ``requests``."""
     body = _devices(device_class, count, selectors, requests, constraints)
     made = an_object(
         scheme.RESOURCE_CLAIMS, name, body, namespace=namespace, labels=labels, metadata=metadata

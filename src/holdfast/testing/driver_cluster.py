@@ -1,6 +1,6 @@
-"""An embedded cluster whose nodes run a driver: scheduler, controllers and agents are real.
+"""An embedded cluster whose nodes run a driver, with real scheduler, controllers and agents.
 
-A driver of classic DRA has a controller, too, which can be killed between two of its writes.
+A driver of classic DRA also has a controller, which can be killed between two of its writes.
 Containers are simulated; ``edits`` shows what they get. With ``FaultyDriver`` the driver fails,
 blocks or is killed while the agent calls it::
 
@@ -42,7 +42,7 @@ NODE = "node-0001"
 
 
 class DriverCluster:
-    """A cluster, and a driver on its nodes with each node's own credential."""
+    """A cluster with a driver on its nodes, which uses the credential of each node."""
 
     def __init__(self, driver: Driver, nodes: int = 1) -> None:
         self.driver = driver
@@ -109,7 +109,7 @@ class DriverCluster:
             await process.wait_until_published()
 
     async def stop_driver(self) -> None:
-        """Stop the driver on all nodes; calls that run are cut off."""
+        """Stop the driver on all nodes; running calls are cancelled."""
         for process in self.processes.values():
             await process.stop(grace=0)
 
@@ -122,7 +122,7 @@ class DriverCluster:
         self._controlling = asyncio.create_task(process.run())
 
     async def stop_controller(self) -> None:
-        """End the controller wherever it is."""
+        """Stop the controller at whatever point it has reached."""
         if self._controlling is not None:
             self._transport.killed.set()
             self._controlling.cancel()
@@ -130,7 +130,7 @@ class DriverCluster:
             self._controlling = None
 
     async def kill(self, part: str, *, after: str) -> None:
-        """Wait until the controller has made a write of ``KILL_POINTS``, and end it there."""
+        """Wait until the controller has made a write of ``KILL_POINTS``, and stop it there."""
         if part != "controller":
             raise ValueError(f"only the controller can be killed, not {part}")
         self._transport.kill(after=after)
@@ -138,7 +138,7 @@ class DriverCluster:
         await self.stop_controller()
 
     async def restart_driver(self) -> None:
-        """Stop the driver and start it again; after ``Kill`` that is a restart after a crash."""
+        """Stop the driver and start it again; after ``Kill`` this is a restart after a crash."""
         await self.stop_driver()
         await self.start_driver()
 
@@ -148,13 +148,13 @@ class DriverCluster:
             await self.client.create(resource_of(raw), raw, raw["metadata"].get("namespace", ""))
 
     async def until_pod(self, name: str, holds: Callable[[Pod], bool]) -> Pod:
-        """Wait until something holds for a pod of the namespace default."""
+        """Wait until a condition holds for a pod of the namespace default."""
         matching_pod = await self._until(name, lambda kind, pod: kind != "DELETED" and holds(pod))
         assert matching_pod is not None
         return matching_pod
 
     async def delete_pod(self, name: str) -> None:
-        """Delete a pod and wait until it is gone."""
+        """Delete a pod and wait until it does not exist."""
         await self.client.delete(PODS, name, "default")
         await self._until(name, lambda kind, _pod: kind == "DELETED")
 
@@ -164,7 +164,7 @@ class DriverCluster:
         return [(e.reason, e.message) for e in listing.items if e.involved_object.name == name]
 
     def edits(self, pod: Pod) -> dict[str, dict[str, Any]]:
-        """Return what the containers of a pod got for their devices, as in its annotation."""
+        """Return the edits of a pod's containers for their devices, from its annotation."""
         text = pod.metadata.annotations.get(DEVICE_EDITS, "{}")
         return msgspec.json.decode(text, type=dict[str, dict[str, Any]])
 

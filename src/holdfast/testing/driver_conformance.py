@@ -1,4 +1,4 @@
-"""What every DRA driver must do, checked through its sockets: ``check_driver(driver)``."""
+"""Check what every DRA driver must do, through its sockets: ``check_driver(driver)``."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from holdfast.testing.classic_dra.conformance import check_classic_driver
 from holdfast.testing.drivers import DriverNode, Fail, FaultyDriver, Kill
 
 MOST_DEVICES = 4
-"""How many devices of the inventory are tried."""
+"""The largest number of devices of the inventory that are tried."""
 Check = Callable[["DriverNode", "FaultyDriver"], Awaitable[None]]
 
 
 def check_driver(driver: Driver, parameters: Mapping[str, Any] | None = None) -> None:
-    """Run a driver through the life of claims; AssertionError says what is wrong.
+    """Run a driver through the lifecycle of claims; an AssertionError says what is wrong.
 
-    Its functions are called with claims for devices of its inventory, so devices are used. The
-    claims of a driver of classic DRA have ``parameters``: fields of an object of its CRD.
+    Its functions are called with claims for devices of its inventory, and so use these devices. The
+    claims of a classic DRA driver have ``parameters``: fields of an object of its CRD.
     """
     asyncio.run(check_driver_async(driver, parameters))
 
 
 async def check_driver_async(driver: Driver, parameters: Mapping[str, Any] | None = None) -> None:
-    """Do the same as ``check_driver`` inside of an event loop."""
+    """Do the same as ``check_driver``, inside an event loop."""
     if driver.classic:
         await check_classic_driver(driver, parameters)
         return

@@ -1,6 +1,6 @@
-"""Run a driver on a node of its own: a real API server and real sockets, calls as a kubelet's.
+"""Run a driver on a separate node, with a real API server, real sockets and a kubelet's calls.
 
-``DriverNode`` calls the driver directly, so a test decides what is called when, and
+``DriverNode`` calls the driver directly, so a test decides when each function is called.
 ``FaultyDriver`` makes its functions fail, block or end as if the process was killed::
 
     faulty = FaultyDriver(driver)
@@ -56,7 +56,7 @@ from holdfast.testing.builders import a_node, a_pod
 from holdfast.testing.classic_dra.allocation_record import AllocationRecord
 
 CALL_SECONDS = 45.0
-"""The time that a kubelet gives a call."""
+"""The time limit of a kubelet for one call."""
 _STUBS: dict[str, tuple[Any, Callable[[Any], Any]]] = {
     DRA_V1: (dra_v1_pb2, dra_v1_pb2_grpc.DRAPluginStub),
     DRA_V1BETA1: (dra_v1beta1_pb2, dra_v1beta1_pb2_grpc.DRAPluginStub),
@@ -69,14 +69,14 @@ class Killed(BaseException):
 
 @dataclass(frozen=True, slots=True)
 class Fail:
-    """The function fails instead of being called."""
+    """Let the function fail instead of being called."""
 
     message: str = "injected error"
 
 
 @dataclass(frozen=True, slots=True)
 class Kill:
-    """The function is called, then the process ends: nothing more is written or answered."""
+    """Call the function, then end the process: it writes and returns nothing more."""
 
     done: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when the process has ended; then ``DriverNode.restart``."""
@@ -84,7 +84,7 @@ class Kill:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """The function is called when ``release`` is set; ``entered`` says that it waits."""
+    """Call the function when ``release`` is set; ``entered`` is set when it waits."""
 
     release: asyncio.Event = field(default_factory=asyncio.Event)
     entered: asyncio.Event = field(default_factory=asyncio.Event)
@@ -93,7 +93,7 @@ class Block:
 class FaultyDriver(Driver):
     """A driver whose next calls have faults; it counts calls.
 
-    The functions are ``prepare`` and ``unprepare``, and of a classic driver ``allocate``,
+    The functions are ``prepare`` and ``unprepare``; a classic driver also has ``allocate``,
     ``allocate_on_node``, ``release``, and ``allocate`` and ``deallocate`` of its own handlers.
     """
 
@@ -106,7 +106,7 @@ class FaultyDriver(Driver):
         self.calls: list[tuple[str, str]] = []
         """(function, uid of the claim) of each call of the author's functions."""
         self.allocations = AllocationRecord(self._call)
-        """What the functions of a classic driver returned and were given."""
+        """Results and arguments of the functions of a classic driver."""
         self.classic = driver.classic.wrapped(self.allocations.wrap)
 
     def inject(self, function: str, *faults: Fail | Kill | Block) -> None:
@@ -151,7 +151,7 @@ class FaultyDriver(Driver):
 
 
 class DriverNode:
-    """A node with one driver, its API server, and what a kubelet calls."""
+    """A node with one driver and an API server; methods make the calls of a kubelet."""
 
     def __init__(self, driver: Driver, node: str = "node-1") -> None:
         self.driver = driver
@@ -167,7 +167,7 @@ class DriverNode:
             cdi_dir=self.cdi_dir,
         )
         self.info = plugin_registration_pb2.PluginInfo()
-        """What the driver answered when it was registered."""
+        """The response of the driver to its registration."""
         self._numbers = itertools.count()
         self._channel: grpc.aio.Channel
         self.process: DriverProcess
@@ -211,7 +211,7 @@ class DriverNode:
         await self.process.stop()
 
     async def restart(self) -> None:
-        """Stop the driver and start it again; after ``Kill`` that is a restart after a crash."""
+        """Stop the driver and start it again; after ``Kill`` this is a restart after a crash."""
         await self.stop()
         await self.start()
 
@@ -227,7 +227,7 @@ class DriverNode:
         return {d.name: (s.spec.pool.name, d) for s in await self.slices() for d in s.spec.devices}
 
     async def allocate(self, *names: str, config: Any = None) -> ResourceClaim:
-        """Create a claim that holds devices, one for each of its requests (``r0``, ``r1``)."""
+        """Create a claim with allocated devices, one for each of its requests (``r0``, ``r1``)."""
         requests = [
             {"name": f"r{i}", "exactly": {"deviceClassName": "any"}} for i in range(len(names))
         ]
@@ -245,7 +245,7 @@ class DriverNode:
         )
 
     async def _use(self, claim: ResourceClaim) -> None:
-        """Create a pod of the node that uses a claim: a node may read only such claims."""
+        """Create a pod on the node that uses a claim: a node may read only such claims."""
         used = {"name": "claim", "resourceClaimName": claim.name}
         await self.client.create(PODS, a_pod(claim.name, node=self.name, claims=[used]), "default")
 
@@ -261,19 +261,19 @@ class DriverNode:
         return await self.client.create(RESOURCE_CLAIMS, raw, "default")
 
     async def prepare(self, claim: ResourceClaim, version: str = DRA_V1) -> Any:
-        """Prepare one claim and return the driver's answer for it."""
+        """Prepare one claim and return the driver's response for it."""
         return (await self.prepare_all(claim, version=version))[claim.uid]
 
     async def prepare_all(self, *claims: ResourceClaim, version: str = DRA_V1) -> dict[str, Any]:
-        """Prepare claims in one call and return the answers by uid."""
+        """Prepare claims in one call and return the responses by uid."""
         return await self._call("NodePrepareResources", version, claims)
 
     async def unprepare(self, claim: ResourceClaim, version: str = DRA_V1) -> Any:
-        """Unprepare one claim and return the driver's answer for it."""
+        """Unprepare one claim and return the driver's response for it."""
         return (await self._call("NodeUnprepareResources", version, (claim,)))[claim.uid]
 
     def edits(self, answer: Any, *requests: str) -> ContainerEdits:
-        """Return what a container gets that uses these requests of a prepared claim, or all."""
+        """Return the edits of a container that uses these requests, or all, of a prepared claim."""
         names = [
             name
             for device in answer.devices

@@ -1,6 +1,6 @@
 """A cluster without an API server, for tests of plugins: add objects, then place pods.
 
-Decisions are made by the scheduler's own code; queue, binding and events are left out. Use
+The scheduler's own code makes the decisions. There is no queue, no binding and no event; use
 ``Harness`` for those::
 
     cluster = FakeCluster(a_node("n1"), a_node("n2", cpu="1"))

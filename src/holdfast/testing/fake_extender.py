@@ -1,4 +1,4 @@
-"""An HTTP server that plays a scheduler extender with given responses.
+"""An HTTP server that acts as a scheduler extender, with responses that a test sets.
 
 async with FakeExtender() as extender:
     extender.answers["filter"] = allow("n1")
@@ -24,7 +24,7 @@ from holdfast.scheduling.framework.extender import ExtenderConfig
 from holdfast.testing.harness import Harness
 
 ExtenderAnswer = Callable[[JsonObject], Any]
-"""From the request body to the response body; may be async, and may return a Response."""
+"""Converts a request body to the response body; may be async, and may return a Response."""
 
 
 class FakeExtender:

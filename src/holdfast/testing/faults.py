@@ -1,7 +1,7 @@
-"""A transport that injects faults of networks and servers, reproducibly.
+"""A transport that injects reproducible faults of networks and servers.
 
 ``Fault("unavailable_after", method="POST", path="/pods")`` lets the next matching request fail.
-``Chances(conflict=0.1)`` lets requests fail at random, by a seeded generator.
+``Chances(conflict=0.1)`` lets requests fail at random, with a seeded generator.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class Chances:
 
 @dataclass(slots=True)
 class FaultyTransport:
-    """Sends requests through ``inner``, of which some fail; ``injected_faults`` lists them."""
+    """Sends requests through ``inner`` and lets some fail; ``injected_faults`` lists the faults."""
 
     inner: Transport
     faults: Iterable[Fault] = ()

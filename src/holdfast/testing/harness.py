@@ -1,6 +1,6 @@
 """A whole cluster in one process, on a virtual clock.
 
-Store, API server, scheduler, controllers and nodes are the real code; only time is simulated, and
+Store, API server, scheduler, controllers and nodes are the real code. Only time is simulated, and
 faults if a test adds them. ``await harness.settle()`` returns when nothing more happens until time
 passes, so a test can assert without waiting::
 
@@ -57,7 +57,7 @@ class _FailureLog(logging.Handler):
         self._failures = failures
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Collect records with a traceback; others report invalid objects, which are no defects."""
+        """Collect records with a traceback; other records report invalid objects, not defects."""
         if record.exc_info:
             self._failures.append(self.format(record))
 
@@ -217,7 +217,7 @@ class Harness:
             await self._start_server()
 
     async def as_time_passes(self, work: Coroutine[Any, Any, None]) -> None:
-        """Run something that may sleep, letting time pass."""
+        """Run a coroutine that may sleep, and let time pass."""
         task = asyncio.create_task(work)
         try:
             await self.clock.advance_until(task.done)

@@ -18,28 +18,28 @@ KILL_POINTS = {
     "answer": ("/podschedulings/", True, b""),
 }
 """Writes of a controller: part of the path, whether it is the status subresource, and a part of
-the body. ``protection`` is that of an inventory, ``begun`` comes before the author's ``allocate``
-is called, ``result`` after it, and ``removal`` after ``release``."""
+the body. ``protection`` protects an inventory, ``begun`` precedes the call of the author's
+``allocate``, ``result`` follows it, and ``removal`` follows ``release``."""
 
 
 class KillTransport:
-    """Sends requests through ``inner`` until the one after which the process is dead."""
+    """Sends requests through ``inner`` up to the one that ends the process."""
 
     def __init__(self, inner: Transport) -> None:
         self._inner = inner
         self._point = ""
         self._before = False
         self.killed = asyncio.Event()
-        """Set when the process is dead: nothing more is sent or answered."""
+        """Set when the process has ended: it sends nothing more and gets no more responses."""
 
     def kill(self, *, after: str = "", before: str = "") -> None:
-        """Let the process end after, or before, the next write of a kind of ``KILL_POINTS``."""
+        """End the process after, or before, the next write of a kind of ``KILL_POINTS``."""
         if (after or before) not in KILL_POINTS:
             raise ValueError(f"no such write: {after or before}; one of {', '.join(KILL_POINTS)}")
         self._point, self._before = after or before, bool(before)
 
     async def send(self, request: Request) -> Response:
-        """Send a request; it never returns when the process is dead."""
+        """Send a request; the call never returns once the process has ended."""
         hit = self._matches(request)
         if hit and self._before:
             self.killed.set()

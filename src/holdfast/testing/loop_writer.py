@@ -9,10 +9,11 @@ from holdfast.server.store.writer_thread import DatabaseTask, PendingWrite, Writ
 
 
 class LoopWriter(WriterThread):
-    """Commits on the event loop, a turn after the write.
+    """Commits on the event loop, one iteration after the write.
 
     Transactions, their order and their errors are those of the writer thread. A commit blocks the
-    loop, and takes the same number of turns in every run: a settled loop has no pending write.
+    loop and takes the same number of iterations in every run, so a settled loop has no pending
+    write.
     """
 
     def _start(self) -> None:

@@ -1,8 +1,7 @@
 """A minimal API server in memory, for the ApiCalls that plugins yield.
 
-Stored objects are added to a world at once, instead of through informers. Supported are create,
-get, merge patch (also of status) and delete, with resource versions, uid preconditions and
-finalizers.
+Stored objects are added to a world at once, instead of through informers. It supports create, get,
+merge patch (also of status) and delete, with resource versions, uid preconditions and finalizers.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ class MemoryApi:
         self.unsent: list[ApiCall] = []
         """Calls that send nothing: sleeps, events and observed metrics."""
         self.now = 1_700_000_000.0
-        """The time; a sleep lets it pass. ``on_sleep`` is then called."""
+        """The time; a sleep advances it and then calls ``on_sleep``."""
         self.on_sleep: Callable[[], None] = lambda: None
         self._versions = count(100)
         self._made = count()
@@ -54,7 +53,7 @@ class MemoryApi:
         return stored
 
     def load(self, objects: Iterable[Object]) -> None:
-        """Store objects that the world has already; later versions are higher than theirs."""
+        """Store objects that the world already has; later versions are higher than theirs."""
         self._versions = count(1_000_000)
         for obj in objects:
             raw: JsonObject = json_values(obj)

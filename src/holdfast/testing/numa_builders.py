@@ -22,9 +22,9 @@ def a_topology(
     policy: str = "None",
     annotations: Mapping[str, Any] | None = None,
 ) -> JsonObject:
-    """A NodeResourceTopology: each NUMA node is a socket with so many cores of so many CPUs.
+    """A NodeResourceTopology: each NUMA node is a socket with ``cores`` of ``threads`` CPUs each.
 
-    Values of ``annotations`` that are no text are encoded as JSON.
+    Values of ``annotations`` that are not strings are encoded as JSON.
     """
     per_node = cores * threads
     cpus = [

@@ -84,7 +84,7 @@ def prepare_case(plugin: Plugin, world: World, pod: Any, now: float = 0.0) -> Ca
 
 
 def check_rows(case: Case, call: Callable[[Any], Any], random: Random, point: str) -> None:
-    """The result for a row depends neither on the other rows nor on their order."""
+    """Check that the result for a row depends neither on the other rows nor on their order."""
     name, rows = case.plugin.name, case.rows
     whole = call(rows.copy())
     assert len(whole) == len(rows), f"{name}: {point} returns a value per row"
@@ -101,7 +101,7 @@ def check_rows(case: Case, call: Callable[[Any], Any], random: Random, point: st
 
 
 def check_verdicts(case: Case) -> None:
-    """Verdicts are codes; every rejected row has reasons, which ``count_reasons`` counts."""
+    """Check that verdicts are codes and rejected rows have reasons, as in ``count_reasons``."""
     name, rows = case.plugin.name, case.rows
     verdicts = case.verdicts(rows)
     assert verdicts.dtype == np.int8, f"{name}: verdicts are int8"
@@ -128,7 +128,7 @@ def check_verdicts(case: Case) -> None:
 
 
 def check_changes(case: Case, cluster: RandomCluster) -> None:
-    """Verdicts with a hypothetical change equal those after it, and leave nothing behind."""
+    """Check that verdicts with a hypothetical change equal those after it and change no state."""
     name, nodes, rows = case.plugin.name, case.world.nodes, case.rows
     plain = case.verdicts(rows)
     row = int(cluster.random.choice(rows.tolist()))
@@ -163,7 +163,7 @@ def check_changes(case: Case, cluster: RandomCluster) -> None:
 
 
 def check_leaving(case: Case, random: Random) -> None:
-    """``depends_on_pods``, ``pod_limits`` and ``required_resources`` agree with ``filter``."""
+    """Check ``depends_on_pods``, ``pod_limits`` and ``required_resources`` against ``filter``."""
     plugin, rules, nodes = case.plugin, rules_of(case.plan), case.world.nodes
     row = int(random.choice(case.rows.tolist()))
     there = [pod for pod in nodes.pods_on(row).values() if not pod.is_reserve_pod]
@@ -193,7 +193,7 @@ def check_leaving(case: Case, random: Random) -> None:
 def _check_limits(
     case: Case, limits: PodLimits, row: int, removed_pods: list[PodInfo], verdict: int
 ) -> None:
-    """A row passes exactly if no limit is exceeded without the removed pods."""
+    """Check that a row passes exactly if no limit is exceeded without the removed pods."""
     if limits.unknown_rows is None or not limits.unknown_rows[row]:
         left = [
             limit.remaining[row] + sum(map(limit.count_of, removed_pods)) for limit in limits.limits
@@ -217,7 +217,7 @@ def _resources_suffice(
 
 
 def check_table(case: Case) -> None:
-    """``score_table`` equals ``score`` and ``normalize_score``."""
+    """Check that ``score_table`` equals ``score`` and ``normalize_score``."""
     if not case.outcome.methods.has_score_table:
         return
     assert case.plan.pre_score(case.rows) is None
@@ -230,7 +230,7 @@ def check_table(case: Case) -> None:
 
 
 def check_tier_rows(case: Case, outcome: PreFilterOutcome) -> None:
-    """``tier_rows`` equals ``filter`` and ``tier``; the rows of a tier have the same score."""
+    """Check that ``tier_rows`` equals ``filter`` and ``tier``; rows of a tier have one score."""
     plan, rows, name = outcome.plan, case.rows, case.plugin.name
     tier_rows = plan.tier_rows() if outcome.filters and outcome.tiers else None
     if tier_rows is None:
@@ -251,7 +251,7 @@ def check_tier_rows(case: Case, outcome: PreFilterOutcome) -> None:
 
 
 def check_twin(case: Case) -> None:
-    """``filter_row`` equals ``filter``, ``score_row`` equals ``score``."""
+    """Check that ``filter_row`` equals ``filter`` and ``score_row`` equals ``score``."""
     rows, name = case.rows.tolist(), case.plugin.name
     if case.outcome.filters:
         single = [case.plan.filter_row(row) for row in rows]
@@ -262,7 +262,7 @@ def check_twin(case: Case) -> None:
 
 
 def check_preparation(case: Case) -> None:
-    """``prepare_rows`` changes neither verdicts nor scores."""
+    """Check that ``prepare_rows`` changes neither verdicts nor scores."""
     plugin = case.plugin
     if not overrides(case.plan, PodPlan.prepare_rows):
         return
@@ -277,7 +277,7 @@ def check_preparation(case: Case) -> None:
 
 
 def check_promise(case: Case, random: Random) -> None:
-    """``unreserve`` undoes ``reserve``, also when it is called twice."""
+    """Check that ``unreserve`` undoes ``reserve``, even if it is called twice."""
     if not overrides(case.plan, Reserver.reserve):
         return
     fork = prepare_case(case.plugin, case.world.fork(), case.pod.pod)
@@ -301,7 +301,7 @@ def check_promise(case: Case, random: Random) -> None:
 
 
 def check_pending(case: Case, cluster: RandomCluster) -> None:
-    """PreBind may end pending; then a second attempt in an unchanged world writes nothing."""
+    """Check that, after PreBind ends pending, a second attempt in the same world writes nothing."""
     plugin = case.plugin
     if not overrides(case.plan, Reserver.may_end_pending):
         return

@@ -1,4 +1,4 @@
-"""A cluster with random events, removals included, reproducible by their seed.
+"""A cluster with random events, including removals, reproducible by its seed.
 
 It stores the objects like an API server and applies every event to a world. ``rebuilt`` creates a
 new world from the objects, in any order: plugins and columns must give the same results in both.
@@ -221,7 +221,7 @@ class RandomCluster:
     # --- objects
 
     def _policy(self, app: str) -> JsonObject:
-        """A resource policy with caps; some nodes are in both units, some in none."""
+        """Return a resource policy with caps; some nodes are in both units, some in none."""
         pick = self.random.choice
         units = [
             a_unit("first", 2, nodes={ZONE: "a"}, max_count=pick([0, 1, 2, 3, None])),

@@ -1,6 +1,6 @@
 """Random volumes, claims and the objects that limit them.
 
-There are few names, so that claims find volumes and pods share claims.
+There are only a few names, so that claims find volumes and pods share claims.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """A simple, slow scheduler for comparison: one node at a time, from the objects alone.
 
-It shares with the real one only the reading of single values (quantities, selectors, taints): no
-columns, no caches, nothing incremental. A difference between the two is a defect.
+It shares with the real scheduler only the code that reads single values (quantities, selectors,
+taints). It has no columns and no caches, and computes nothing incrementally. A difference between
+the two is a defect.
 """
 
 from __future__ import annotations

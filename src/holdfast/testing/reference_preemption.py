@@ -1,4 +1,4 @@
-"""Simple, slow preemption for comparison: every node by itself, one pod at a time.
+"""Simple, slow preemption for comparison: one node at a time and one pod at a time.
 
 It filters one row at a time with pods removed, without caches and for all nodes.
 """
@@ -31,13 +31,13 @@ class ExpectedPreemption:
     message: str
     best: tuple[str, ...] = ()
     victims: Mapping[str, tuple[tuple[str, ...], int]] | None = None
-    """By node: the names of the victims, most important first, and the PDB violations."""
+    """The names of the victims, most important first, and the PDB violations, by node."""
 
 
 def preempt(
     rejection: Rejection, view: View, is_protected: IsProtected = lambda _: False
 ) -> ExpectedPreemption:
-    """Dry-run preemption on every node where it may help; protected pods are no victims."""
+    """Dry-run preemption on every node where it may help; protected pods are never victims."""
     tiers = row_tiers(rejection.tiers, view.nodes)
     victims: dict[str, tuple[tuple[str, ...], int]] = {}
     costs: dict[str, tuple[float, ...]] = {}

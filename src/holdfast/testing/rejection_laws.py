@@ -1,4 +1,4 @@
-"""Rules for what a plugin says about rejected rows: retry time, row sets, errors, reason, tiers."""
+"""Rules for results about rejected rows: retry time, row sets, errors, reason, tiers."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from holdfast.testing.plugin_laws import Case, prepare_case
 from holdfast.testing.random_cluster import RandomCluster
 
 _LONGEST = 10.0**7
-"""How far the rules look ahead, in seconds."""
+"""The longest time ahead that the rules test, in seconds."""
 
 
 def check_retry_at(case: Case, random: Random) -> None:
-    """``retry_at`` is later than now, and no rejected row changes its verdict before."""
+    """Check that ``retry_at`` is in the future; until then rejected rows keep their verdicts."""
     plugin, name = case.plugin, case.plugin.name
     if not overrides(case.plan, NodeFilter.retry_at):
         return
@@ -51,7 +51,7 @@ def check_retry_at(case: Case, random: Random) -> None:
 
 
 def check_row_sets(case: Case, cluster: RandomCluster) -> None:
-    """``row_sets``: pods that are added to some rows count in the sets of these rows, only there.
+    """Check ``row_sets``: pods that are added to some rows count only in the sets of these rows.
 
     The verdicts equal those of a world in which the pods are on these rows.
     """
@@ -90,7 +90,7 @@ def check_row_sets(case: Case, cluster: RandomCluster) -> None:
 
 
 def _check_limits(case: Case, limits: PodLimits, added: Mapping[int, list[PodInfo]]) -> None:
-    """A row passes within its limits, with all its pods removed, beside the added pods."""
+    """Check that a row without its own pods passes within its limits, with the added pods."""
     for row in case.rows.tolist():
         if limits.unknown_rows is not None and limits.unknown_rows[row]:
             continue
@@ -106,7 +106,7 @@ def _check_limits(case: Case, limits: PodLimits, added: Mapping[int, list[PodInf
 
 
 def check_filter_each(case: Case) -> None:
-    """``filter_each`` returns for each row what ``filter`` returns for that row alone."""
+    """Check that ``filter_each`` returns, for each row, the result of ``filter`` for that row."""
     plugin, rows = case.plugin, case.rows
     if not overrides(case.plan, NodeFilter.filter_each):
         return
@@ -116,7 +116,7 @@ def check_filter_each(case: Case) -> None:
 
 
 def check_condition_reason(case: Case) -> None:
-    """``condition_reason`` returns "" or a word that the API accepts as the reason of an event."""
+    """Check that ``condition_reason`` returns "" or a valid reason of an event."""
     plugin, rejected = case.plugin, _rejected(case)
     if len(rejected) and len(rejected) == len(case.rows):
         reason = case.plan.condition_reason(case.rows)
@@ -125,7 +125,7 @@ def check_condition_reason(case: Case) -> None:
 
 
 def check_tiers(case: Case, random: Random) -> None:
-    """``tier`` orders rows whatever other rows there are; only then preemption may go by tiers."""
+    """Check that the order by ``tier`` ignores other rows, as preemption by tiers requires."""
     plan, name, rows = case.outcome.plan, case.plugin.name, case.rows
     if not case.outcome.tiers:
         return

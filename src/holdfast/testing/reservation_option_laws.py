@@ -1,4 +1,4 @@
-"""Rules for plugins that exclude reservations, alone and beside the Reservation plugin."""
+"""Rules for plugins that exclude reservations, alone and together with the Reservation plugin."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _TOGETHER = "reservation options"
 
 
 def check_reservation_options(case: Case, cluster: RandomCluster) -> None:
-    """Verdicts of reservations obey the laws of rows; ``filter`` is their best."""
+    """Check that verdicts of reservations obey the laws of rows; ``filter`` is their best."""
     plan, random, name = case.outcome.plan, cluster.random, case.plugin.name
     match = case.world.match(case.pod)
     if not (isinstance(plan, ReservationFilter) and case.outcome.filters):
@@ -46,7 +46,7 @@ def check_reservation_options(case: Case, cluster: RandomCluster) -> None:
 def _check_best(
     case: Case, plan: ReservationFilter, match: ReservationMatch, change: PodChange
 ) -> None:
-    """``filter`` returns the lowest code of a row's options."""
+    """Check that ``filter`` returns the lowest code of a row's options."""
     rows = case.rows
     best = plan.filter_without_reservation(rows, change).copy()
     verdicts = plan.filter_reservations(match.slots, change)
@@ -58,7 +58,7 @@ def _check_best(
 
 
 def _check_together(case: Case, match: ReservationMatch, cluster: RandomCluster) -> None:
-    """Beside the Reservation plugin, an excluded reservation is never allocated."""
+    """Check that the Reservation plugin never allocates an excluded reservation."""
     world, plugin = case.world.fork(), case.plugin
     profile = Profile("together", (ReservationPlugin(), plugin))
     pod_class = DecisionCache(profile).pod_class(case.pod, View(world, case.pod, 0.0))

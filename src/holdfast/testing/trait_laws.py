@@ -1,4 +1,4 @@
-"""Rules for the traits of a plugin: what it declares must be true."""
+"""Rules for the traits of a plugin: its declarations must be true."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _EVENTS_OF_CLASSIC = {
 
 
 def check_declaration(plugin: Plugin) -> None:
-    """A plugin has a name, traits and no misplaced or renamed declarations."""
+    """Check that a plugin has a name, traits and no misplaced or renamed declarations."""
     assert isinstance(plugin.name, str) and plugin.name, "a plugin has a name"
     fault = declaration_fault(plugin)
     assert not fault, f"{plugin.name}: {fault}"
@@ -45,7 +45,7 @@ def check_declaration(plugin: Plugin) -> None:
 
 
 def check_reads(case: Case) -> None:
-    """``ignores_requests``, ``reads_outside_spec``: equal ``reads`` for pods that differ so."""
+    """Check that ``reads`` obeys the traits ``ignores_requests`` and ``reads_outside_spec``."""
     plugin, traits = case.plugin, case.plugin.traits
     if traits.scope is Scope.CLUSTER:
         return
@@ -94,7 +94,7 @@ def _of_equal_spec(pod: Pod) -> Pod:
 
 
 def check_comparable(case: Case) -> None:
-    """``comparable_plans``: plans can be compared, and equal ones are interchangeable."""
+    """Check ``comparable_plans``: plans can be compared, and equal plans are interchangeable."""
     if not case.plugin.traits.comparable_plans:
         return
     again = prepare_case(case.plugin, case.world, case.pod.pod)
@@ -105,7 +105,7 @@ def check_comparable(case: Case) -> None:
 
 
 def check_scores(case: Case, random: Random) -> None:
-    """Raw scores are whole numbers; normalized ones are in 0..100, for any set of rows."""
+    """Check that raw scores are whole and normalized scores are in 0..100, for any set of rows."""
     name, rows, raw = case.plugin.name, case.rows, case.scores(case.rows)
     assert (raw == np.trunc(raw)).all(), f"{name}: raw scores are whole numbers"
     some = rows[sorted(random.sample(range(len(rows)), 1 + len(rows) // 2))]
@@ -120,7 +120,7 @@ def check_scores(case: Case, random: Random) -> None:
 
 
 def check_pre_score(case: Case) -> None:
-    """``pre_score`` without ``score``: of scope CLUSTER, and without effect on verdicts."""
+    """Check ``pre_score`` without ``score``: its scope is CLUSTER, it changes no verdict."""
     plugin, rows = case.plugin, case.rows
     if not case.outcome.methods.pre_scores or case.outcome.methods.scores:
         return
@@ -153,7 +153,7 @@ def _normalized(case: Case, rows: AnyRows) -> RawScores | None:
 
 
 def check_hints(plugin: Plugin, cluster: RandomCluster, pod: Any) -> None:
-    """``queueing_hint`` returns a bool or strategy for every event; pods have the event's keys."""
+    """Check that hints are bools or strategies, and pods that an event helps have a key of it."""
     if not overrides(plugin, Plugin.queueing_hint):
         return
     pod_info = cluster.world.pod_info(pod)
@@ -182,7 +182,7 @@ def check_hints(plugin: Plugin, cluster: RandomCluster, pod: Any) -> None:
 
 
 def check_post_filter(case: Case) -> None:
-    """``post_filter`` returns a result, with ``post_filter_without_plan`` also without a plan.
+    """Check that ``post_filter`` returns a result, with a plan and, if declared, without one.
 
     Equal seeds give equal results.
     """

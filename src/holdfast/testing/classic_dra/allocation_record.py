@@ -1,4 +1,4 @@
-"""What the functions of a classic driver that allocate returned, and what ``release`` was given."""
+"""Record what the allocating functions of a classic driver return and what ``release`` gets."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from holdfast.node.driverkit.classic_dra.handlers import Allocated, ClaimItem, C
 from holdfast.runtime.errors import Retryable
 
 Call = Callable[[str, str, Coroutine[Any, Any, Any]], Coroutine[Any, Any, Any]]
-"""Calls a function of the author: its name, the uid of the claim, the call."""
+"""Calls a function of the author, given its name, the uid of the claim and the call."""
 
 
 class AllocationRecord:
@@ -25,15 +25,16 @@ class AllocationRecord:
     def __init__(self, call: Call) -> None:
         self._call = call
         self.results: defaultdict[str, list[Any]] = defaultdict(list)
-        """What was returned for each claim, by uid: as JSON values, oldest first."""
+        """The results for each claim, by uid, as JSON values, oldest first."""
         self.released: defaultdict[str, list[Handle | None]] = defaultdict(list)
-        """What ``release`` was given; None for ``deallocate`` of the author's own handlers."""
+        """The arguments of ``release``, by uid; None for ``deallocate`` of the author's own
+        handlers."""
         self.failure = asyncio.Event()
-        """Set when a function raised something else than ``Retry``."""
+        """Set when a function raised an exception other than ``Retry``."""
         self.failures: list[str] = []
 
     def wrap(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Return the function to be called instead of one of the author's."""
+        """Return the function to call instead of one of the author's functions."""
         match name:
             case "allocate":
                 return lambda *given: self._allocated(name, given[3].uid, function, given)
@@ -58,7 +59,7 @@ class AllocationRecord:
     async def _released(
         self, name: str, uid: str, handle: Handle | None, function: Callable[..., Any], given: Any
     ) -> None:
-        """Record that a claim is released, when the call has returned."""
+        """Record that a claim is released after the call has returned."""
         await self._call(name, uid, self._failing(name, function, (given,)))
         self.released[uid].append(handle)
 

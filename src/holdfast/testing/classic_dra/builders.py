@@ -73,7 +73,7 @@ def owner_reference(pod: JsonObject) -> JsonObject:
 
 
 def named(entry: str, claim: str = "") -> JsonObject:
-    """An entry of ``spec.resourceClaims`` that names a claim; by default of its own name."""
+    """An entry of ``spec.resourceClaims`` that names a claim, by default named like the entry."""
     return {"name": entry, "claim": {"resourceClaimName": claim or entry}}
 
 
@@ -87,7 +87,7 @@ def inline(entry: str, of_class: str = "gpu", *, immediate: bool = False) -> Jso
 def an_allocation(
     *nodes: str, shared: bool = False, handle: str = "", consumers: Sequence[JsonObject] = ()
 ) -> JsonObject:
-    """The status of an allocated claim, available on these nodes; on all, if there are none."""
+    """The status of an allocated claim, available on these nodes, or on all if none are named."""
     allocation = kept(
         resourceHandle=handle or None,
         availableOnNodes=on_nodes(*nodes) if nodes else None,

@@ -1,4 +1,4 @@
-"""What every driver of classic DRA must do; ``check_driver`` calls it for such drivers."""
+"""Check what every driver of classic DRA must do; ``check_driver`` calls it for such drivers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ KILLS = ("finalizer", "booking", "status")
 
 
 async def check_classic_driver(driver: Driver, parameters: Mapping[str, Any] | None = None) -> None:
-    """Run a driver through the life of claims; AssertionError says what is wrong."""
+    """Run a driver through the lifecycle of claims; an AssertionError says what is wrong."""
     faulty = FaultyDriver(driver)
     async with ClassicDriverNode(faulty, parameters=parameters) as node:
         for check in CHECKS:
@@ -34,7 +34,10 @@ async def check_classic_driver(driver: Driver, parameters: Mapping[str, Any] | N
 
 
 async def _unless_it_fails(check: Coroutine[Any, Any, None], faulty: FaultyDriver) -> None:
-    """Run a check; AssertionError if meanwhile a function raises an error: it may be waited for."""
+    """Run a check; raise AssertionError if a function of the driver fails during it.
+
+    The check may be waiting for an effect of that function.
+    """
     checking = asyncio.create_task(check)
     failing = asyncio.create_task(faulty.allocations.failure.wait())
     tasks = (checking, failing)
@@ -162,14 +165,14 @@ async def _a_controller_killed_around_allocate_and_release_leaves_nothing(
 
 
 def _allocating(faulty: FaultyDriver) -> list[str]:
-    """Return the name of the author's function that allocates, if there is one."""
+    """Return the name of the author's function that allocates, in a list; [] if there is none."""
     if faulty.classic.has_allocate or faulty.classic.factory is not None:
         return ["allocate"]
     return ["allocate_on_node"] if faulty.classic.allocate_on_node is not None else []
 
 
 def _is_released(faulty: FaultyDriver, claim: ClassicClaim) -> None:
-    """Compare what the driver has allocated for a claim that is gone with what it was given."""
+    """Compare what the driver allocated for a deleted claim with what ``release`` was given."""
     results = faulty.allocations.results[claim.uid]
     released = faulty.allocations.released[claim.uid]
     for again in results[1:]:

@@ -1,7 +1,7 @@
-"""A classic resource driver for tests, which acts only when it is told to.
+"""A classic resource driver for tests; it acts only when a test calls ``step`` or ``serve``.
 
-``step`` looks at every claim and PodScheduling once, as a driver's controller would, and writes
-what is due. ``serve`` repeats that until nothing more happens::
+``step`` reads every claim and PodScheduling once, as a driver's controller would, and writes what
+is due. ``serve`` repeats that until nothing more happens::
 
     driver = ClassicDriver(cluster.client, devices={"n1": 1})
     await driver.serve(cluster.settle)
@@ -33,10 +33,10 @@ T = TypeVar("T")
 
 @dataclass
 class ClassicDriver:
-    """A driver with ``devices`` by node, one a claim; None: as many as are asked for, anywhere.
+    """A driver with ``devices`` by node, one per claim; None: any number of devices on all nodes.
 
-    A claim in ``delayed`` is not allocated yet. ``records`` are its allocations: what the claim was
-    allocated for, and on which node; ``deallocations`` counts what was freed.
+    A claim in ``delayed`` is not allocated yet. ``records`` has the node of each allocated claim;
+    ``deallocations`` lists the claims that were deallocated.
     """
 
     client: Client
@@ -44,7 +44,7 @@ class ClassicDriver:
     devices: Mapping[str, int] | None = None
     shared: bool = False
     answers: bool = True
-    """Whether it says which nodes are unsuitable; a single claim needs no answer."""
+    """Whether it reports unsuitable nodes; a single claim needs no such report."""
     delayed: set[str] = field(default_factory=set)
     records: dict[str, str] = field(default_factory=dict)
     """The node of each allocated claim, by uid."""
@@ -62,7 +62,7 @@ class ClassicDriver:
         raise AssertionError(f"{self.name} and the scheduler do not come to an end")
 
     async def step(self) -> None:
-        """Look at every claim, then at every PodScheduling."""
+        """Handle every claim, then every PodScheduling."""
         mine = {
             resource_class.name
             for resource_class in (await self.client.list(KINDS.classes)).items

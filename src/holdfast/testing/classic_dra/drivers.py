@@ -1,7 +1,7 @@
-"""Run a driver of classic DRA on a node of its own: its controller and its node part.
+"""Run the controller and the node part of a classic DRA driver on a separate node.
 
-``ClassicDriverNode`` is scheduler and kubelet: a test decides what is asked and called when, and
-can kill the controller between two of its writes::
+``ClassicDriverNode`` acts as scheduler and kubelet: a test decides when to request and call what,
+and can kill the controller between two of its writes::
 
     async with ClassicDriverNode(driver) as node:
         claim = await node.allocate_claim()
@@ -45,7 +45,7 @@ _CRDS: Resource[dict[str, Any]] = Resource(
 
 
 class ClassicDriverNode(DriverNode):
-    """A node with one driver, its controller, and what scheduler and kubelet do."""
+    """A node with one driver and its controller; methods do what scheduler and kubelet would do."""
 
     def __init__(
         self, driver: Driver, node: str = "node-1", parameters: Mapping[str, Any] | None = None
@@ -75,14 +75,14 @@ class ClassicDriverNode(DriverNode):
         self._controlling = asyncio.create_task(process.run())
 
     async def stop_controller(self) -> None:
-        """End the controller wherever it is."""
+        """Stop the controller at whatever point it has reached."""
         if self._controlling is not None:
             self.kills.killed.set()
             self._controlling.cancel()
             await asyncio.gather(self._controlling, return_exceptions=True)
 
     async def restart_controller(self) -> None:
-        """End the controller and start it again."""
+        """Stop the controller and start it again."""
         await self.stop_controller()
         self.start_controller()
 
@@ -106,7 +106,7 @@ class ClassicDriverNode(DriverNode):
         return await self.client.create(CLAIMS, raw, "default")
 
     async def select(self, claim: ClassicClaim) -> None:
-        """Create a pod with a claim, and ask to allocate it on the node."""
+        """Create a pod with a claim, and request its allocation on the node."""
         entry = {"name": "claim", "claim": {"resourceClaimName": claim.name}}
         raw = a_pod(claim.name)
         raw["spec"]["resourceClaims"] = [entry]
@@ -118,7 +118,7 @@ class ClassicDriverNode(DriverNode):
         )
 
     async def answers(self, claim: ClassicClaim) -> dict[str, list[str]]:
-        """Return the unsuitable nodes that the driver has answered for a pod of ``select``."""
+        """Return the unsuitable nodes that the driver has reported for a pod of ``select``."""
         scheduling = await self.client.get(SCHEDULINGS, claim.name, "default")
         return {
             one.pod_resource_claim_name: list(one.unsuitable_nodes)
@@ -126,12 +126,12 @@ class ClassicDriverNode(DriverNode):
         }
 
     async def forget(self, claim: ClassicClaim) -> None:
-        """Delete a pod of ``select``, its negotiation and its claim; wait until that is gone."""
+        """Delete a pod of ``select``, its PodScheduling and its claim; wait for the claim to go."""
         await self.delete_user(claim)
         await self.until_claim(claim, lambda now: now is None)
 
     async def delete_user(self, claim: ClassicClaim) -> None:
-        """Do the same without waiting."""
+        """Delete a pod of ``select``, its PodScheduling and its claim, without waiting."""
         await self.client.delete(SCHEDULINGS, claim.name, "default")
         await self.client.delete(PODS, claim.name, "default", grace_seconds=0)
         if (await self.client.get(CLAIMS, claim.name, "default")).status.reserved_for:
@@ -149,7 +149,7 @@ class ClassicDriverNode(DriverNode):
     async def until_claim(
         self, claim: ClassicClaim, holds: Callable[[ClassicClaim | None], bool]
     ) -> None:
-        """Wait until something holds for a claim, which is None when it is gone."""
+        """Wait until a condition holds for a claim, which is None after its deletion."""
         fields = f"metadata.name={claim.name}"
         listing = await self.client.list(CLAIMS, "default", fields=fields)
         now = listing.items[0] if listing.items else None
@@ -168,7 +168,7 @@ class ClassicDriverNode(DriverNode):
         raise AssertionError(f"the watch of claim {claim.name} has ended")
 
     async def release_claim(self, claim: ClassicClaim) -> None:
-        """End the use of a claim, delete it and wait until it is gone."""
+        """End the use of a claim, delete it and wait until it does not exist."""
         status = {"status": {"reservedFor": None}}
         await self.client.patch(CLAIMS, claim.name, status, "default", subresource="status")
         await self.client.delete(CLAIMS, claim.name, "default")
@@ -195,7 +195,7 @@ class ClassicDriverNode(DriverNode):
         await NodeStub(self._channel).NodeUnprepareResource(request, timeout=CALL_SECONDS)
 
     def edits_of(self, names: list[str]) -> ContainerEdits:
-        """Return what a container gets for CDI devices."""
+        """Return the edits that a container gets for CDI devices."""
         return CdiRegistry([self.cdi_dir]).resolve(names)
 
     async def _set_up(self) -> None:

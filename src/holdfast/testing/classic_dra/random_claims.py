@@ -1,4 +1,4 @@
-"""Random objects of classic DRA; there are few names, so that pods share claims."""
+"""Random objects of classic DRA with few names, so that pods share claims."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def some_classic_entries(random: Random) -> list[JsonObject]:
 def some_classic_object(
     random: Random, nodes: Sequence[str], pods: Sequence[JsonObject], version: int
 ) -> Object:
-    """Return a class, a claim in any state, or the negotiation of one of these pods."""
+    """Return a class, a claim in any state, or the PodScheduling of one of these pods."""
     pick, chance = random.choice, random.random
     some = random.sample(nodes, min(len(nodes), random.randint(1, 3)))
     what = chance()
