@@ -73,6 +73,6 @@ def test_a_plugin_is_found_beside_its_configuration_and_not_in_the_working_direc
     (elsewhere / "picky.py").write_text(plugin)
     missing = run(elsewhere, *question)
     assert missing.returncode == 2
-    assert "put the module beside the configuration file" in missing.stderr
+    assert "put the module next to the configuration file" in missing.stderr
     (settings / "picky.py").write_text(plugin)
     assert "too plain" in run(elsewhere, *question).stdout

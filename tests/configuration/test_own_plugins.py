@@ -190,7 +190,7 @@ def test_each_profile_has_its_own_plugin_instance(modules):
     ("name", "words"),
     [
         ("nowhere:X", "cannot import nowhere: No module named 'nowhere': install the package, or "
-         "put the module beside the configuration file"),
+         "put the module next to the configuration file"),
         ("needy:X", "cannot import needy: No module named 'not_there_at_all': install"),
         ("broken:X", "importing broken failed: ZeroDivisionError: division by zero"),
         ("mine:Absent", "mine has no class Absent; it has Closed, Lazy, Nameless, Ranked, Same"),

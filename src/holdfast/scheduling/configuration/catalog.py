@@ -89,7 +89,7 @@ class Catalog:
 
 def _cannot_import(name: str, module: str, failure: Exception) -> NoReturn:
     if isinstance(failure, ModuleNotFoundError):
-        advice = "install the package, or put the module beside the configuration file"
+        advice = "install the package, or put the module next to the configuration file"
         raise BadConfiguration(
             f'plugin "{name}": cannot import {module}: {failure}: {advice}'
         ) from failure
