@@ -1,4 +1,4 @@
-"""What a plugin author imports: the plugin contract, its values, and the world that plugins read.
+"""The interface for plugin authors: the plugin contract, its values, and the world to read.
 
 Lives here: plugins and their plans (``plugin``, ``plan``, ``preemption_rules``,
 ``reservation_options``, ``per_node``), their extension points (``points``) and what a plugin

@@ -39,7 +39,7 @@ _TOGETHER: tuple[tuple[Callable[..., Any], Callable[..., Any]], ...] = (
     (Plugin.event_keys, Plugin.pod_keys),
     (Plugin.pod_keys, Plugin.event_keys),
 )
-"""Methods that are nothing without another one."""
+"""Methods that have an effect only together with another one."""
 _MUST: dict[type, tuple[Callable[..., Any], ...]] = {
     ReservationFilter: (
         ReservationFilter.filter_reservations,
@@ -115,7 +115,7 @@ def _is_tuple_of(value: object, kind: type) -> bool:
 
 
 def _unknown_words(traits: Traits, kind: str) -> Iterator[str]:
-    """Describe misspelt epochs and events: results would never be outdated, hints never run."""
+    """Describe misspelt epochs and events: results would never expire, and hints never run."""
     events = traits.events_to_register or {}
     for what, names, words in (
         ("epoch", traits.epochs, Epoch),

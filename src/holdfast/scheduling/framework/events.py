@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class EventResource(StrEnum):
-    """What an event is about: a kind, in upstream's words. A plugin registers for some of them."""
+    """The subject of an event: a kind, in upstream's words. A plugin registers for some of them."""
 
     POD = "Pod"
     """To register for pods with and without a node; events have one of the next two."""
@@ -49,7 +49,7 @@ class EventResource(StrEnum):
 
 
 class ActionType(StrEnum):
-    """What happened to the object of an event, in upstream's words."""
+    """The change of an event's object, in upstream's words."""
 
     ADD = "Add"
     DELETE = "Delete"
@@ -75,7 +75,7 @@ POD_RESOURCES = (EventResource.ASSIGNED_POD, EventResource.UNSCHEDULABLE_POD, Ev
 
 
 class QueueingStrategy(Enum):
-    """What the queue does with a rejected pod after an event; SKIP is false."""
+    """The action of the queue on a rejected pod after an event; SKIP is false."""
 
     SKIP = 0
     AFTER_BACKOFF = 1
@@ -88,7 +88,7 @@ class QueueingStrategy(Enum):
 class ClusterEvent(msgspec.Struct, frozen=True):
     """A change of the cluster: a resource, an action, and the object before and after.
 
-    ``resource`` is an EventResource, ``action`` an ActionType.
+    ``resource`` is an EventResource, and ``action`` is an ActionType.
     """
 
     resource: str

@@ -19,7 +19,7 @@ from holdfast.state.columns.node_table import NodeTable
 from holdfast.state.columns.pod_info import PodInfo
 
 EXTENDER = "Extender"
-"""Stands for the plugin in rejections by extenders; no plugin has this name."""
+"""The plugin name in rejections by extenders; no plugin has it."""
 HIGHEST_PRIORITY = 10
 """The highest score of an extender; that of a plugin is 100."""
 TIMEOUT = Seconds(5)

@@ -1,4 +1,4 @@
-"""What the world expects of its ledgers, and of the auditor of its attempts."""
+"""The interfaces of the world's ledgers, and of the auditor of its attempts."""
 
 from __future__ import annotations
 
@@ -37,23 +37,23 @@ class PodEventHandler(Protocol):
     """A ledger that also follows the pods on nodes; called after the node table is updated."""
 
     def pod_set(self, pod_info: PodInfo, node: str) -> None:
-        """Handle a bound pod that is new or changed; the ledger may know it as assumed."""
+        """Handle a bound pod that is new or changed; the ledger may have it as assumed."""
         ...
 
     def pod_removed(self, uid: str) -> None:
-        """Handle the removal of a bound or assumed pod; the ledger may not know it."""
+        """Handle the removal of a bound or assumed pod; the ledger may not have it."""
         ...
 
 
 @runtime_checkable
 class AdditionalAmounts(Protocol):
-    """A ledger of objects that give a node amounts besides those that the Node lists.
+    """A ledger of objects that give a node amounts in addition to those that the Node lists.
 
     Each of its objects has the name of its node.
     """
 
     def additional_amounts(self, node: str) -> Mapping[str, int]:
-        """Return amounts by resource name, cpu in millicores; what the Node lists wins."""
+        """Return amounts by resource name, cpu in millicores; the Node's take precedence."""
         ...
 
 
@@ -62,7 +62,7 @@ class IdentifiesResources(Protocol):
     """A ledger of resources with identities, such as the CPUs of a bound pod or shared devices."""
 
     def identified_resources(self, pod: PodInfo, row: int) -> frozenset[int]:
-        """Return the ids of the resources of which the pod gets certain ones on a row."""
+        """Return the ids of the resources that the pod gets as specific units on a row."""
         ...
 
 

@@ -139,7 +139,8 @@ class Nominations:
 class NominatedPodColumns:
     """The nominated pods as columns: an entry per pod, with row, priority and requests.
 
-    Entries are reused. Rows are looked up by node name, again after nodes were added or removed.
+    Entries are reused. Rows are looked up by node name, and again after nodes were added or
+    removed.
 
     Invariant: every nominated pod has one entry with its node's row, its priority and its requests;
     the row of an unused entry is -1.
@@ -267,7 +268,7 @@ class NominatedPodColumns:
 class NominatedOwnerRows:
     """Rows with a nominated pod that owns a reservation on the same row.
 
-    The request of such a pod is part of what its reservation requests already. So on these few rows
+    The request of its reservation already includes the request of such a pod. So on these few rows
     requests cannot simply be added up. The rows are cached and updated with the nominations.
 
     Invariant: ``rows()`` are the rows to which a pod is nominated that matches a reservation there.

@@ -102,10 +102,10 @@ class NodeInfo:
 class PerNodePlugin:
     """Write ``fits``, or ``score``, or both; ``args`` are those of the configuration.
 
-    The plugin is called for every pod and node, so it may use anything of them. It must be
-    stateless: the same arguments give the same result. ``reads`` makes it faster. There is no
-    default for it, because results are cached by row, and a row does not count as changed when only
-    something has changed that the scheduler does not read, such as an annotation.
+    The plugin is called for every pod and node, so it may use any of their fields. It must be
+    stateless: the same arguments give the same result. ``reads`` makes it faster. It has no
+    default, because results are cached by row, and a change that the scheduler does not read, such
+    as that of an annotation, does not count as a change of the row.
     """
 
     name: str = ""
@@ -124,9 +124,9 @@ class PerNodePlugin:
     def reads(self, pod: Pod) -> Hashable:
         """Return everything of the pod that ``fits`` and ``score`` use; results are cached by it.
 
-        Write it only if they use nothing of a node but its labels, taints, allocatable and free
-        resources, and the labels, requests and priorities of its pods: the plugin is called again
-        when one of these changes, but not when an annotation or a condition does.
+        Write it only if they use no other parts of a node than its labels, taints, allocatable and
+        free resources, and the labels, requests and priorities of its pods: the plugin is called
+        again when one of these changes, but not when an annotation or a condition does.
         """
         raise NotImplementedError
 
@@ -136,7 +136,7 @@ class _PerNodePlan(PodPlan):
     plugin: PerNodePlugin
     nodes: NodeTable
     pod: Pod
-    """One of all pods with the same ``reads``."""
+    """One of the pods with the same ``reads``."""
 
     def _numbers(self, rows: AnyRows) -> list[int]:
         numbers: list[int] = np.arange(self.nodes.capacity)[rows].tolist()
@@ -146,7 +146,7 @@ class _PerNodePlan(PodPlan):
 class _PerNodeFilter(_PerNodePlan, NodeFilter):
     """Reject the nodes that ``fits`` rejects, as UNSCHEDULABLE, so preemption may help.
 
-    What the author returns is checked: True, False or "" may mean either.
+    The result of ``fits`` is checked: True, False or "" could mean either.
     """
 
     def filter(self, rows: AnyRows, change: PodChange = NO_CHANGE) -> Verdicts:
@@ -183,7 +183,7 @@ class _PerNodeScorer(_PerNodePlan, NodeScorer):
 
 
 class _PerNodeFilterAndScorer(_PerNodeFilter, _PerNodeScorer):
-    """Do both."""
+    """Filter and score."""
 
 
 _PLANS: dict[tuple[bool, bool], type[_PerNodePlan]] = {
@@ -197,10 +197,10 @@ _PLANS: dict[tuple[bool, bool], type[_PerNodePlan]] = {
 class _Columnar(Plugin):
     """A per-node plugin that is called with rows.
 
-    With ``reads`` it depends on the labels of pods, also on those that no selector names. Such a
-    change is not logged for the row; before there was the epoch POD_LABELS, results stayed as they
-    were. Without ``reads`` nothing of the pod may be part of the key of its class: the default
-    result of ``reads`` was, and made a class for each pod.
+    With ``reads``, results depend on the labels of pods, including those that no selector names. A
+    change of such a label is not logged for the row: before the epoch POD_LABELS existed, outdated
+    results stayed. Without ``reads``, no part of the pod may be in the key of its class: the
+    default result of ``reads`` was, and made a class for each pod.
     """
 
     def __init__(self, plugin: PerNodePlugin, plan: type[_PerNodePlan]) -> None:

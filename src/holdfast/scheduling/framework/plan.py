@@ -1,4 +1,4 @@
-"""What a plugin does for a pod: the object that its ``pre_filter`` returns.
+"""The plan of a plugin for a pod: the object that its ``pre_filter`` returns.
 
 A plan derives from one or several of five classes. ``filter`` with ``reason`` or ``reasons``,
 ``score`` and ``tier`` must be written; every other method has a default that is correct, and often
@@ -13,11 +13,11 @@ Reserver           reserve resources for a placed pod, and write before it is bo
 =================  =================================================================
 
 Unless the plugin's scope is CLUSTER, a plan is shared by all pods with the same ``reads``: it may
-hold arrays of the columns, but neither the view nor anything of one pod alone.
+hold arrays of the columns, but neither the view nor data of a single pod.
 
-The optional methods are here, and not in a protocol each: with 47 protocols an author looked for
+All optional methods are here. Before, each had a protocol: with 47 protocols an author looked for
 them in several modules, and 21 protocols had one implementer or none (decision 0023). The engine
-asks once for a class of plans which methods it has, never for a pod.
+looks up once which methods a class of plans has, never per pod.
 """
 
 from __future__ import annotations
@@ -48,12 +48,12 @@ if TYPE_CHECKING:
 
 
 class PodPlan:
-    """What one plugin does for a pod; derive from the classes below, not from this one."""
+    """The plan of one plugin for a pod; derive from the classes below, not from this one."""
 
     __slots__ = ()
 
     allowed_rows: Rows | None = None
-    """Only these rows are suitable, the plugin rejects all others; None: any row may be."""
+    """The plugin rejects all rows except these; None: any row may be suitable."""
     row_scope: bool = False
     """The results for this plan depend on the row alone, although the plugin's scope is DOMAIN, so
     they are cached."""
@@ -93,16 +93,17 @@ class NodeFilter(PodPlan):
     def filter_row(self, row: int, change: PodChange = NO_CHANGE) -> int:
         """Return the verdict of one row.
 
-        For speed: after a placement one row has changed, and preemption asks thousands of times.
+        For speed: after a placement one row has changed, and preemption calls this thousands of
+        times.
         """
         return int(self.filter(np.array([row], np.intp), change)[0])
 
     def filter_each(self, rows: Rows) -> Verdicts:
         """Return what ``filter`` returns for each of the rows alone.
 
-        For a filter that evaluates no more rows after one fails with an error, since the pod does.
-        For preemption such a row is just no candidate: when it called ``filter``, one node with an
-        incomplete device pool left no candidate on any other node.
+        For a filter that stops at the first row with an error, because that error fails the pod.
+        For preemption only that row is no candidate: when preemption called ``filter``, one node
+        with an incomplete device pool removed the candidates on all other nodes.
         """
         return self.filter(rows)
 
@@ -127,7 +128,7 @@ class NodeFilter(PodPlan):
     def reason_groups(self, rows: AnyRows) -> NDArray[np.int64] | None:
         """Return a group number per row; rows of one group have the same reasons.
 
-        For speed: ``reasons`` is called once a group then. None: the groups are not known.
+        For speed: then ``reasons`` is called once per group. None: the groups are not known.
         """
         return None
 
@@ -142,8 +143,8 @@ class NodeFilter(PodPlan):
         """Return the earliest time at which the verdict of a row may change without an event.
 
         The pod is tried again then. ``rows`` are rows that it rejects. The time is after
-        ``view.now``, in seconds since the epoch; None: time changes nothing. Whether it has come is
-        decided in ``reads`` from ``view.now``, say as a bool; that needs the trait
+        ``view.now``, in seconds since the epoch; None: time changes nothing. ``reads`` must tell by
+        ``view.now`` whether it has come, for example as a bool; that needs the trait
         ``reads_outside_spec`` or the scope CLUSTER.
         """
         return None
@@ -151,9 +152,10 @@ class NodeFilter(PodPlan):
     def condition_reason(self, rows: Rows) -> str:
         """Return the reason of the PodScheduled condition of a pod that it rejects on all nodes.
 
-        "" for Unschedulable. Say for autoscalers; an event of that reason is recorded as well.
-        Other plugins may reject some nodes, too: if the nodes of a full unit lack CPU as well, an
-        autoscaler would add a node in vain all the same. ``rows`` are those of all nodes.
+        "" for Unschedulable. It is meant for autoscalers, for example; an event of that reason is
+        recorded as well. Other plugins may reject some of the nodes, too: if the nodes of a full
+        unit also lack CPU, a node that an autoscaler adds still does not help. ``rows`` are the
+        rows of all nodes.
         """
         return ""
 
@@ -207,7 +209,7 @@ class NodeScorer(PodPlan):
         """Return an index per row into a table of normalized scores, and the table.
 
         For speed, where many rows share few scores; replaces ``score`` and ``normalize_score``.
-        ``rows`` are all feasible rows. None: use these.
+        ``rows`` are all feasible rows. None: use those two methods.
         """
         return None
 
@@ -222,7 +224,7 @@ class Tiers(PodPlan):
         raise NotImplementedError
 
     def tier_rows(self) -> Sequence[Rows] | None:
-        """Return the rows that pass ``filter``, an array a tier, the best first.
+        """Return the rows that pass ``filter``, one array per tier, the best tier first.
 
         For speed, where tiers change more rarely than pods do: only the best tier is evaluated.
         Rows are ascending, and those of one tier have the same score. An array is the same object
@@ -273,15 +275,15 @@ class Reserver(PodPlan):
         """Return whether ``pre_bind`` yields any call for this placement, or may end pending.
 
         If not, ``pre_bind`` is not called, and the pod's expected node is not written before. That
-        saves one of three requests a pod (decision 0030).
+        saves one of three requests per pod (decision 0030).
         """
         return True
 
     def may_end_pending(self, placement: Placement) -> bool:
         """Return whether ``pre_bind`` may return ``Reject(Code.PENDING, reasons)``.
 
-        Then it writes something that another component answers, and the attempt ends until it has:
-        the pod waits for an event of this plugin. Its writes stay; those of plugins before it are
+        In that case it writes something that another component answers. The attempt ends, and the
+        pod waits for an event of this plugin. Its writes stay; those of plugins before it are
         undone, and all plugins unreserve. Events since the pod was popped are kept.
         """
         return False

@@ -23,7 +23,7 @@ The order of the calls for one pod::
     plugin.bind
       plan.post_bind ─── the pod is bound
 
-Import from here; only a plugin that excludes reservations needs ``reservation_options`` besides.
+Import from here; only a plugin that excludes reservations also needs ``reservation_options``.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ FilterPair = tuple["Plugin", NodeFilter]
 
 
 class Plugin:
-    """What every plugin declares, and the points that concern a pod rather than its nodes.
+    """The declarations of every plugin, and its points that concern a pod rather than nodes.
 
     The defaults of the methods do nothing, so a plugin writes only those that it needs.
     """
@@ -87,10 +87,10 @@ class Plugin:
     traits: Traits = Traits()
     """How long its results may be cached and how it may be called."""
     plan_classes: tuple[type[PodPlan], ...] = ()
-    """The classes of the plans that ``pre_filter`` returns: they tell the points that it has.
+    """The classes of the plans that ``pre_filter`` returns: they determine its extension points.
 
-    A plugin that knows nothing about a pod may be its own plan: it derives from ``Plugin`` and,
-    say, ``Reserver``, and ``pre_filter`` returns ``self``. Then it need not name itself here."""
+    A plugin without data about a pod may be its own plan: it derives from ``Plugin`` and, say,
+    ``Reserver``, and ``pre_filter`` returns ``self``. Then it need not be listed here."""
 
     def __init__(self, args: Args | None = None) -> None:
         """Ignore the arguments of the configuration, unless the plugin has its own ``__init__``."""
@@ -127,7 +127,7 @@ class Plugin:
     def post_filter(self, rejection: Rejection, view: View) -> PostFilterResult:
         """Try to make a pod schedulable that fits on no node; return what the scheduler is to do.
 
-        The message becomes part of the pod's condition. ``rejection.plans`` has the own plan.
+        The message becomes part of the pod's condition. ``rejection.plans`` has this plugin's plan.
         """
         return PostFilterResult(self.name)
 
@@ -137,7 +137,7 @@ class Plugin:
         """Return what to write before a pod is nominated to a node and its victims are evicted.
 
         If a call fails, no pod is evicted and the attempt is an error. Typed responses
-        (``returns``) are stored in the world. Only a plugin with ``post_filter`` is asked.
+        (``returns``) are stored in the world. Called only for a plugin with ``post_filter``.
         """
         return ()
 
@@ -145,7 +145,7 @@ class Plugin:
         """Return None to bind a placed pod; after Wait it keeps its resources until it is allowed.
 
         ``waiting`` holds all waiting pods, so a plugin can allow or reject them when it is called
-        for another pod. A pod waits 15 minutes at most. ``placement.plans`` has the own plan.
+        for another pod. A pod waits 15 minutes at most. ``placement.plans`` has this plugin's plan.
         """
         return None
 
@@ -187,8 +187,8 @@ class Plugin:
         changes. Yield before it begins, and at least every few milliseconds. What comes before the
         first yield runs for every pod before its turn, so it must be short; if nothing takes long,
         there is no yield. ``rows`` returns the rows that ``filter`` will get: it runs the filters
-        before. Other tasks may run, and the world may change, after each step. Nothing may be
-        returned or decided: without this method the results are the same.
+        that come before. Other tasks may run, and the world may change, after each step. It must
+        return and decide nothing: without this method the results are the same.
         """
         return None
 

@@ -1,4 +1,4 @@
-"""How the verdicts of a filter depend on the pods of a node, for preemption and nominated pods."""
+"""Describe how a filter's verdicts depend on a node's pods, for preemption and nominated pods."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class PodLimit:
     how much more the row accepts; a negative amount must leave. Counts are cached by ``key`` while
     ``version`` is the same. ``by_label_group``: pods of a label group count the same.
     ``requires_pods`` is the opposite limit, for pods that the row needs (required pod affinity):
-    they count negative, and the limit is tested only with all potential victims removed.
+    they count as negative amounts, and the limit is tested only with all potential victims removed.
     """
 
     key: Hashable
@@ -44,7 +44,7 @@ class PodLimit:
 
 @dataclass(frozen=True, slots=True)
 class PodLimits:
-    """Everything a filter requires of the pods of a row, but for ``unknown_rows`` (None: no rows).
+    """All that a filter requires of the pods of a row, except on ``unknown_rows`` (None: no rows).
 
     ``incomplete_for`` returns whether the limits are too weak on a row to which that pod is
     nominated.
@@ -67,7 +67,7 @@ class PreemptionRules(PodPlan):
     __slots__ = ()
 
     def depends_on_pods(self) -> Bools | bool:
-        """Return per row whether removing pods from it could change its verdict, or for all rows.
+        """Return whether removing pods from a row could change its verdict: per row, or for all.
 
         Preemption does not filter the other rows again.
         """
@@ -84,8 +84,8 @@ class PreemptionRules(PodPlan):
     def required_resources(self) -> RequiredResources | None:
         """Return what must be free for a row to pass, for a filter that columns can decide.
 
-        On rows that ``depends_on_pods`` names, enough resources may not be sufficient.
-        None: it rejects rows for other reasons than insufficient resources.
+        On the rows of ``depends_on_pods``, enough free resources may not be sufficient. None: it
+        rejects rows for other reasons than insufficient resources.
         """
         return None
 
@@ -103,7 +103,7 @@ class PreemptionRules(PodPlan):
     def pod_limits_in_sets(self, change: PodChange) -> PodLimits | None:
         """Return the limits that hold both with and without the pods that ``change`` adds.
 
-        For a filter with row sets and ``pod_limits``; without this it has no limits beside
+        For a filter with row sets and ``pod_limits``; without this method it has no limits next to
         nominated pods. The rows of the change itself are unknown.
         """
         return None
@@ -121,5 +121,5 @@ _NO_RULES = PreemptionRules()
 
 
 def rules_of(plan: PodPlan) -> PreemptionRules:
-    """Return the rules of a plan; those that hold for any plan if it has none."""
+    """Return the rules of a plan; if it has none, the rules that hold for any plan."""
     return plan if isinstance(plan, PreemptionRules) else _NO_RULES

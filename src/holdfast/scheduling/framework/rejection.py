@@ -226,7 +226,7 @@ class Rejection:
         return min(times, default=None)
 
     def _rows_rejected_by(self, index: int) -> Rows:
-        """Return the rows that a filter rejects; not those that another one rejects for good."""
+        """Return the rows that a filter rejects, except those that another one rejects for good."""
         if not self.statuses and self._rejecting_filters() == [index]:
             only: Rows = (self.plugin_of == index).nonzero()[0]
             return only
@@ -235,9 +235,9 @@ class Rejection:
         return rows[self.filters[index][1].filter(rows) != 0] if len(rows) else rows
 
     def condition_reason(self) -> ConditionReason | None:
-        """Return the reason for the pod's condition of a plugin that rejects every node.
+        """Return the condition reason of a plugin that rejects every node, or None.
 
-        Others may reject some of the nodes before it.
+        Other plugins may reject some of the nodes before it.
         """
         if self.pre_filter_reject is not None or not self.nodes:
             return None

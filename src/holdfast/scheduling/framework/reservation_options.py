@@ -1,9 +1,9 @@
 """The options of a pod on a row: a matched reservation there, or none.
 
-A plugin that gives out what has an identity (CPUs, devices) can exclude reservations before
-one is nominated. The plugin that allocates reservations is the only one that knows amounts,
-policies and order: it asks ``ReservationOptions``, and decides about the row. An option passes if
-all plugins allow it. Slots are those of ``view.matched_reservations``.
+A plugin that allocates resources with an identity (CPUs, devices) can exclude reservations before
+one is nominated. Only the plugin that allocates reservations handles amounts, policies and order:
+it calls ``ReservationOptions`` and decides about the row. An option passes if all plugins allow it.
+Slots are those of ``view.matched_reservations``.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ class ReservationFilter(NodeFilter):
     """Exclude reservations on a row; not for plugins of scope CLUSTER.
 
     ``filter`` returns the best of the row's options, that is the lowest code; ``reasons`` is also
-    called for a row of which only the option without a reservation is excluded. For a pod that
-    ignores reservations ``filter`` decides alone.
+    called for a row where only the option without a reservation is excluded. For a pod that ignores
+    reservations, ``filter`` alone decides.
     """
 
     __slots__ = ()
@@ -43,10 +43,11 @@ class ReservationFilter(NodeFilter):
     def filter_pre_allocation(
         self, row: int, pods: Sequence[PodInfo], change: PodChange = NO_CHANGE
     ) -> int:
-        """Return 0, 1 or 2: whether a reservation can have all that these pods on a row have.
+        """Return 0, 1 or 2: whether a reservation can take over all that these pods on a row have.
 
-        For its reserve pod ``filter`` returns whether the row could serve it without any pod there,
-        ``filter_without_reservation`` whether it can take over nothing. The default accepts it.
+        For its reserve pod, ``filter`` returns whether the row could serve it without any pod
+        there; ``filter_without_reservation`` returns whether it can do without taking over
+        anything. The default accepts it.
         """
         return 0
 
@@ -65,12 +66,12 @@ class ReservationAllocator(NodeFilter):
 
 
 class ReservationOptions:
-    """What plugins say about the matched reservations of a pod; they are called when asked.
+    """The plugins' verdicts about the matched reservations of a pod, computed on demand.
 
-    The answers of a plugin change as those of its ``filter`` do: with the row of the reservation,
-    and with the epochs in its traits, for which the engine makes new options. ``identified``
-    returns the resources of a row in which several reservations do not add up, because the pod
-    gets certain ones of them (``World.identified_resources``).
+    They change as those of a plugin's ``filter`` do: with the row of the reservation, and with the
+    epochs in the plugin's traits, for which the engine makes new options. ``identified`` returns
+    the resources of a row that do not add up over several reservations, because the pod gets
+    specific units of them (``World.identified_resources``).
     """
 
     __slots__ = ("_filters", "identified")

@@ -1,4 +1,4 @@
-"""What a plugin declares about itself for all pods."""
+"""The declarations of a plugin that hold for all pods."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from holdfast.scheduling.framework.events import ActionType, ClusterEvent, Event
 
 
 class Scope(Enum):
-    """What a plugin's verdict and score of a row depend on, and so what may be cached."""
+    """The inputs of a plugin's verdict and score of a row; they decide what may be cached."""
 
     NODE = "node"
     """The Node object (labels, taints, flags), not the pods on it."""

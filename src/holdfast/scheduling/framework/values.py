@@ -152,7 +152,7 @@ NO_CHANGE = PodChange()
 
 @dataclass(frozen=True, slots=True)
 class RequiredResources:
-    """What must be free on a row, besides a pod slot: amounts by resource id.
+    """What must be free on a row, in addition to a pod slot: amounts by resource id.
 
     A resource in ``ignored_if_absent`` is not required on nodes that have none of it. Nothing is
     known about ``unknown_rows`` (None: no rows).
@@ -168,12 +168,12 @@ class ApiCall(msgspec.Struct, frozen=True):
 
     ``verb`` is create, update, patch, delete, get or bind; ``path`` is built by ``Resource.path``.
     ``body`` is encoded as JSON. The response is decoded as ``returns``: raw JSON, a typed object,
-    or None if the plugin does not read it.
-    If the request fails, its HoldfastError is raised in the generator. Four verbs send nothing:
-    sleep waits ``body`` seconds and sends back the time, in seconds since the epoch; event records
-    ``body``, a reason and a message, as a normal event of the pod; observe adds ``body``, a value
-    and the label values, to the scheduler's metric ``path``; turn waits until no other generator
-    has the turn of ``path`` and takes it, until the next turn ("" takes none) or the end.
+    or None if the plugin does not read it. If the request fails, its HoldfastError is raised in the
+    generator. Four verbs send nothing: sleep waits ``body`` seconds and sends back the time, in
+    seconds since the epoch; event records ``body``, a reason and a message, as a normal event of
+    the pod; observe adds ``body``, a value and the label values, to the scheduler's metric
+    ``path``; turn waits until no other generator has the turn of ``path``, and keeps it until the
+    next turn call ("" takes none) or the end.
     """
 
     verb: str
@@ -225,13 +225,13 @@ class PostFilterResult:
     events: tuple[tuple[str, str], ...] = ()
     """(reason, message) of warning events to record for the pod."""
     victims_terminating: bool = False
-    """Nothing is to be done: victims of an earlier preemption still terminate."""
+    """Nothing is to be done: victims of an earlier preemption are still terminating."""
     violations: int = 0
     """How many of the victims violate a PodDisruptionBudget."""
     unless_cheaper: bool = False
     """Further plugins are called after PASS, too: one whose victims cost less is preferred."""
     requeueing_plugins: frozenset[str] = frozenset()
-    """Plugins whose queueing hints requeue the pod, besides those that rejected a node."""
+    """Plugins whose queueing hints requeue the pod, in addition to those that rejected a node."""
 
 
 class Placement(msgspec.Struct):

@@ -2,9 +2,9 @@
 
 Two pods see different worlds because of reservations. What is reserved for a pod is free for it,
 and the reserve pods of its reservations do not exist for it: no selector counts them, and their
-affinity terms do not apply. Koordinator removes them from a copy of each node before every
-attempt. Here the view subtracts them from counters that all pods share (decision 0007), so a plugin
-that counts the pods of a selector asks the view, not the node table.
+affinity terms do not apply. Koordinator removes them from a copy of each node before every attempt.
+Here the view subtracts them from counters that all pods share (decision 0007), so a plugin that
+counts the pods of a selector uses the view, not the node table.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 class MatchedReservations(Protocol):
     """The reservations that a pod may use.
 
-    On ``rows`` NodeResourcesFit leaves the verdict to the Reservation plugin, which knows what of
-    the reserved resources is available to the pod.
+    On ``rows`` NodeResourcesFit leaves the verdict to the Reservation plugin, which computes how
+    much of the reserved resources the pod may use.
     """
 
     @property
@@ -97,8 +97,9 @@ class View:
     def reserved_for_pod(self) -> ReservedForPod | None:
         """What is reserved for the pod, and so counts as free when nodes are scored, or None.
 
-        NodeResourcesFit and BalancedAllocation counted it as taken at first. Koordinator removes
-        matched reservations before it scores, so nodes with one were ranked too low here.
+        At first NodeResourcesFit and BalancedAllocation counted it as used. Koordinator removes
+        matched reservations before it scores, so nodes with such a reservation were ranked too low
+        here.
         """
         return (
             None
@@ -110,7 +111,7 @@ class View:
     def reserved_key(self) -> Hashable:
         """A key for ``reserved_for_pod``: pods with different keys may get different scores.
 
-        Slots are part of it, because reservations of other sizes may be on the same rows.
+        Slots are part of it, because reservations of different sizes may be on the same rows.
         """
         match = self.matched_reservations
         return None if match is None else (match.rows.tobytes(), match.slots.tobytes())

@@ -4,9 +4,10 @@ The scheduler updates it from informers, ``holdfast explain`` from a file. Pods 
 not part of it, except for nominated ones; finished pods are ignored.
 
 Informers have no common order: a pod may come before its node, or before the reservation that it
-names. So no ledger refuses what it does not know yet. The state after some events must be the same
-whatever their order was; decisions, replicas and restarts depend on it. Where an object makes
-another one readable, the world passes that one to the ledgers again (``_upsert_pods_naming``).
+names. So no ledger refuses an object that refers to an unknown one. The state after some events
+must be the same whatever their order was; decisions, replicas and restarts depend on it. When an
+object makes another one readable, the world passes the other one to the ledgers again
+(``_upsert_pods_naming``).
 """
 
 from __future__ import annotations
@@ -56,9 +57,9 @@ if TYPE_CHECKING:
 class World:
     """The state of the cluster, for decisions.
 
-    What is done for an event of an object is found once for its type. Asking each ledger by
-    ``isinstance``, which is slow for protocols, was part of what every watch event cost: the events
-    of a pod took 37 µs, now 29.
+    The ledgers that handle an event are looked up once per type of object. Asking each ledger by
+    ``isinstance``, which is slow for protocols, was part of the cost of every watch event: the
+    events of a pod took 37 µs, now they take 29.
     """
 
     def __init__(
@@ -114,7 +115,7 @@ class World:
         """Whether the configuration leaves a resource to an extender, by its name."""
         self.auditor = None if auditor is None else auditor(self)
         self.caches: dict[Hashable, Any] = {}
-        """Caches of decisions and plugins for this world, under keys of their own."""
+        """Caches of decisions and plugins for this world; each uses its own key."""
 
     def _connect_ledgers(self) -> None:
         """Give ledgers what they need of others: NUMA hints of devices, reports of disputes.
@@ -165,9 +166,9 @@ class World:
         return self.reservations.match(pod)
 
     def identified_resources(self, pod: PodInfo, row: int) -> frozenset[int]:
-        """Return the resources of which the pod gets certain ones (CPUs, devices) on a row.
+        """Return the resources that the pod gets as specific units (CPUs, devices) on a row.
 
-        They come from one reservation; several reservations do not add up in them.
+        The units come from one reservation; several reservations do not add up.
         """
         resources: frozenset[int] = frozenset()
         for ledger in self._identifying_ledgers:
@@ -197,7 +198,7 @@ class World:
             self._set_additional_amounts(obj)
 
     def node_given_amounts(self, obj: Object) -> Node | None:
-        """Return the node that an object gives additional amounts, listing them; None if none."""
+        """Return the node to which an object gives additional amounts, listing them, or None."""
         if not self._may_give_amounts(type(obj)):
             return None
         row = self.nodes.row_of.get(obj.name)
@@ -224,8 +225,8 @@ class World:
     def fork(self) -> World:
         """Return an independent copy, for simulations and dry runs; its caches are empty.
 
-        Everything that changes must be copied: the annotations that ``recorded`` has read first
-        were once shared by both worlds.
+        Everything that changes must be copied: both worlds once shared the annotations that
+        ``recorded`` had read first.
         """
         nodes = self.nodes.fork()
         copy = World(
@@ -307,8 +308,8 @@ class World:
         if pod.finished:
             self._remove_pod(uid)
         elif node:
-            # Before any ledger reads the annotations: a user who may patch a pod of 1m could let it
-            # have all CPUs of its node (decision 0022).
+            # Before any ledger reads the annotations: a user who may patch a pod of 1m could give
+            # it all CPUs of its node (decision 0022).
             believed = self.recorded.believed(pod, uid)
             pod_info = self.pod_info(believed)
             self.nominations.clear(uid)
@@ -325,10 +326,10 @@ class World:
             self.nominate(self.pod_info(pod))
 
     def _set_acting_pod(self, pod_info: PodInfo, reservation: Reservation | None) -> None:
-        """Enter a pod that acts as a reservation; None if it does no longer.
+        """Store a pod that acts as a reservation; ``reservation`` is None if it no longer does.
 
-        The ledgers of identities then have it as a reservation instead of as a pod. It stays an
-        ordinary pod in the node table: a label must not protect it from preemption.
+        The ledgers of identified resources then store it as a reservation, not as a pod. It stays
+        an ordinary pod in the node table: a label must not protect it from preemption.
         """
         uid, node = pod_info.uid, pod_info.pod.spec.node_name
         known = self.reservations.by_uid.get(uid)
@@ -345,9 +346,9 @@ class World:
             self._upsert_pods_naming(reservation)
 
     def _upsert_pods_naming(self, reservation: Reservation) -> None:
-        """Read pods again that say that they were allocated from a reservation.
+        """Read again the pods whose annotation says that they were allocated from a reservation.
 
-        Their annotation could not be believed while the reservation was not known.
+        The annotation was not trusted while the reservation was unknown.
         """
         for pod in self.recorded.waiting_for(reservation.uid):
             self._upsert_pod(pod)
@@ -357,7 +358,7 @@ class World:
         return None if info is None else Source(info.reservation, info.group.owned_by)
 
     def _possible(self, pod: Pod, key: str, text: str) -> str:
-        """Return what of an annotation about CPUs or devices a pod with its requests can have."""
+        """Return the part of an annotation about CPUs or devices that the pod's requests allow."""
         names = self.nodes.resources
         request = {names[id_]: amount for id_, amount in self.pod_info(pod).request}
         if key == RESOURCE_STATUS:
