@@ -24,8 +24,8 @@ from holdfast.state.reservations.audit import ReservationAudit, rows_of_waiting_
 from holdfast.state.reservations.matching import ignores_reservations
 
 PODS_A_CHECK = 500
-"""All sums are computed again after every attempt, every second one from this number of pods on,
-every third one from twice that number, and so on."""
+"""All sums are computed again after every attempt; from this number of pods on, after every second
+attempt; from twice that number on, after every third; and so on."""
 NODES_A_CHECK = 500
 """The same for repeating decisions, by the number of nodes."""
 AmountArray = NDArray[np.int64]

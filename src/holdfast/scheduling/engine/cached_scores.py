@@ -140,12 +140,13 @@ class DominantScore(NormalizedScore):
     """A normalized score that outweighs all others together, as Reservation's does for owners.
 
     Its range changes with every owner that is placed, because the owner uses up a part of the best
-    reservation. As a part of the totals it would make all of them outdated, so it is left out. But
-    one point of it outweighs all other scores together: if the best rows lead by enough, only they
-    are compared, and nothing is normalized.
+    reservation. The totals do not include it, because each change would make all of them outdated.
+    But one point of it outweighs all other scores together: if the best rows lead by enough, only
+    they are compared, and nothing is normalized.
 
-    Invariant: ``_counts`` has the number of feasible rows per raw score, ``_seen_at`` the raw score
-    of each feasible row; ``_others`` is an upper bound for the sum of all other scores of a row.
+    Invariant: ``_counts`` has the number of feasible rows per raw score; ``_seen_at`` has the raw
+    score of each feasible row; ``_others`` is an upper bound for the sum of all other scores of a
+    row.
     """
 
     __slots__ = ("_counts", "_known", "_last", "_others")

@@ -1,4 +1,4 @@
-"""The plugins of a class of pods by how they take part: what is kept, and how scores add up."""
+"""Group the plugins of a class of pods: whose results are kept, and how their scores add up."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class ClassParts:
         self.plans: dict[str, PodPlan] = {}
         """The plans that are kept, by plugin."""
         self.asked_per_pod: list[tuple[int, PluginUse]] = []
-        """The plugins that are asked for every pod, with their places in the outcomes."""
+        """The plugins that are called for every pod, with their places in the outcomes."""
         self.filters_per_pod: list[PreFilterOutcome] = []
         """Kept plans whose ``filter`` is called for every pod."""
         self.scores_per_pod: list[PreFilterOutcome] = []
@@ -76,7 +76,7 @@ class ClassParts:
             self.accepts_slices &= p.allowed_rows is None
 
     def _sort_score(self, p: PreFilterOutcome, weight: int) -> None:
-        """Group one score: per pod, normalized by range, plain, or none that totals can have."""
+        """Group one score: per pod, normalized by range, plain, or not possible in totals."""
         row_results = p.row_results
         if row_results is None:
             self.scores_per_pod.append(p)

@@ -63,8 +63,8 @@ from holdfast.scheduling.framework.rejection import Rejection, RowStatuses
 from holdfast.scheduling.framework.view import View
 
 LIST_LIMITS = "ListLimits"
-"""Stands for the plugin that rejects a pod with a list that is too long. Only a change of the pod
-can help, so there are no queueing hints."""
+"""The plugin name in rejections of pods with a list that is too long. Only a change of the pod can
+help, so there are no queueing hints."""
 _FEW = 32
 """Up to this number the cached best rows are tested one by one, instead of all rows at once."""
 
@@ -88,7 +88,7 @@ def feasible(profile: Profile, view: View) -> Feasible | Rejection:
     """Return the rows on which the pod of the view can run, or why there are none.
 
     1. Look up the pod's class: the plans of the plugins, and the rows that pass every filter whose
-       results are kept. Ask the plugins that are asked for every pod. Each may reject the pod.
+       results are kept. Call the plugins that are called for every pod. Each may reject the pod.
     2. Run the filters that are called for every pod. If a plugin lists the rows of each tier, the
        best tier that has a feasible row is sufficient: a lower one is never chosen.
     3. Remove rows on which the pod does not fit together with the pods nominated to them.
@@ -98,7 +98,7 @@ def feasible(profile: Profile, view: View) -> Feasible | Rejection:
         return _reject_without_plugins(view)
     found = _pre_filtered(profile, view)
     pod_class = found.pod_class
-    # A class knows whether its cached outcomes reject its pods, so most pods skip this.
+    # A class stores whether its cached outcomes reject its pods, so most pods skip this.
     if not (pod_class.pre_filter_passed and found.is_of_class):
         rejected = _pre_filter_reject(found.outcomes)
         if rejected is not None:
@@ -135,7 +135,7 @@ def rows_to_filter(profile: Profile, view: View, plugin: str) -> Rows:
 def _pre_filtered(profile: Profile, view: View) -> Feasible:
     """Return a pod's class and outcomes; the rows are not evaluated yet.
 
-    A plan that only reserves for this pod does not take the rows of the class from it. Without that
+    A pod with a plan that only reserves for this pod still uses the rows of its class. Without that
     rule, a plugin that writes something at Reserve for every pod would disable the cache.
     """
     cache = decision_cache(profile, view.world)
@@ -210,7 +210,7 @@ def _reject_without_plugins(view: View) -> Rejection:
 def _pre_filter_reject(outcomes: list[PreFilterOutcome]) -> tuple[str, Reject] | None:
     """Return the plugin that rejects the pod at PreFilter, with its result, or None.
 
-    Of several it is the first whose code is not UNSCHEDULABLE, otherwise the last one, as
+    If there are several, it is the first whose code is not UNSCHEDULABLE, else the last, as
     upstream. Plugins whose allowed rows have nothing in common reject the pod together.
     """
     last = None
@@ -249,10 +249,10 @@ def _with_nominated_pods(found: Feasible) -> Feasible:
 def _statuses_with_nominated_pods(found: Feasible) -> RowStatuses:
     """Return the statuses of feasible rows that fail once their nominated pods are added.
 
-    Three things are left out, because every filter was run twice for each nominated row: 33 ms a
-    decision next to 100 nominated pods of a policy, now 1.4. These are the pass without nominated
-    pods, which the rows have passed already; the cached filters; and those of scope NODE. Row sets
-    are evaluated for all rows in one call.
+    Three things are left out: the pass without nominated pods, which the rows have passed already;
+    the cached filters; and the filters of scope NODE. Row sets are evaluated for all rows in one
+    call. When every filter ran twice for each nominated row, a decision next to 100 nominated pods
+    of a policy took 33 ms; now it takes 1.4.
     """
     pod_class, nodes, nominations = found.pod_class, found.view.nodes, found.view.world.nominations
     mask = found.current_mask
@@ -264,7 +264,7 @@ def _statuses_with_nominated_pods(found: Feasible) -> RowStatuses:
         remaining = filters[kept.filter_count :]
         statuses = kept.refresh().resized(nodes.size)
         statuses.put_all((~mask & (statuses.numbers != 0)).nonzero()[0], None)
-        # The class counts every nominated pod, so its row counts the pod itself: filter it again.
+        # The class also counts the pod itself on the row it is nominated to: filter that row again.
         if found.nominated_row is not None:
             statuses.put(found.nominated_row, None)
     rows = nominations.columns.rows(found.pod.priority)

@@ -66,7 +66,7 @@ class DecisionCache:
     ``decision_check`` repeats decisions with an empty cache and compares.
 
     Nothing is removed from here when it becomes outdated. An epoch moves, and an entry is compared
-    with it when it is next used: a change costs nothing for classes whose pods come no more.
+    with it when it is next used: a change costs nothing for classes that get no more pods.
     """
 
     def __init__(self, profile: Profile) -> None:
@@ -78,7 +78,7 @@ class DecisionCache:
             for use in self._cycle_plugins
             if use.level is _NOTHING
         }
-        """A place for the outcomes of plugins that are asked for every pod."""
+        """A place for the outcomes of plugins that are called for every pod."""
         self._reading_requests = tuple(
             (i, use)
             for i, use in enumerate(self._cycle_plugins)
@@ -121,7 +121,7 @@ class DecisionCache:
         return pod_class
 
     def outcomes_for(self, pod_class: PodClass, view: View) -> list[PreFilterOutcome]:
-        """Ask the plugins that are asked for every pod; return the outcomes of all plugins.
+        """Call the plugins that are called for every pod; return the outcomes of all plugins.
 
         If all of them skip the pod, that is the list ``pod_class.outcomes`` itself.
         """
@@ -155,8 +155,8 @@ class DecisionCache:
             outcome.stamp = epochs.stamp
             return outcome
         old, outcome = outcome, run_pre_filter(use, pod, view, versions)
-        # After a change of the layout, the first epoch of all, the cached rows are too few. With an
-        # equal plan they were kept all the same, and every pod with a shared GPU failed.
+        # After a change of the layout, the first of all epochs, there are too few cached rows. They
+        # were kept if the plan was equal, and every pod with a shared GPU failed.
         same_layout = old is not None and old.versions[0] == versions[0]
         if old is not None and same_layout and use.comparable_plans and _equal(old, outcome):
             outcome = old
@@ -196,8 +196,9 @@ class DecisionCache:
     def _is_valid(self, pod_class: PodClass, pod: PodInfo, view: View) -> bool:
         """Return whether a class is still valid, after a change of epochs.
 
-        It is, if the same plugins still skip the pods, and no other outcome has changed. Epochs are
-        coarse: any pod with a new affinity term moves one for every class (decision 0004).
+        It is valid if the same plugins still skip the pods, and no other outcome has changed.
+        Epochs are coarse: any pod with a new affinity term moves one for every class (decision
+        0004).
         """
         epochs = view.nodes.epochs
         for i, outcome in enumerate(pod_class.outcomes):
@@ -262,7 +263,7 @@ class DecisionCache:
         )
 
     def _with_options(self, outcomes: list[PreFilterOutcome], view: View) -> list[PreFilterOutcome]:
-        """Give the plugin that allocates reservations what other plugins say about them.
+        """Pass other plugins' verdicts about reservations to the plugin that allocates them.
 
         The plan is shared by pods with the same outcomes, so they get the same resources with an
         identity.
@@ -308,7 +309,7 @@ class TwoQueueCache(Generic[V]):
     A new value is on probation, among few. If its key is used again then, or soon after the value
     was dropped, the value is ``frequent`` and stays until it is the least recently used. So a
     thousand pods with a thousand different requests reuse the same few arrays, which are still in
-    the processor's cache: a measured quarter of the cost of such a pod.
+    the processor's cache. That saves a quarter of the cost of such a pod (measured).
 
     >>> table = TwoQueueCache[int](probation=1)
     >>> for word in ("once", "twice", "thrice"):

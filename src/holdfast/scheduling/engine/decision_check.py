@@ -47,7 +47,7 @@ def placement_faults(
 
 
 def rejection_faults(profile: Profile, rejection: Rejection) -> Iterator[str]:
-    """Describe what is wrong with a rejection. Those of extenders use no caches."""
+    """Describe what is wrong with a rejection. Rejections by extenders use no caches."""
     if EXTENDER in rejection.unschedulable_plugins:
         return
     yield from decision_cache(profile, rejection.view.world).faults()

@@ -1,4 +1,4 @@
-"""PodDisruptionBudgets: which of several victims would violate one."""
+"""Find out which of several victims would violate a PodDisruptionBudget."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class BudgetStatus(NamedTuple):
 
 
 class DisruptionBudgets:
-    """The budgets that select any pods, and which of them each pod is under.
+    """The budgets that select any pods, and the budgets that apply to each pod.
 
     Budgets with an empty or invalid selector are ignored, and so are pods without labels; a pod
     that is already being disrupted violates nothing. ``version`` moves when the selectors change;
@@ -159,7 +159,7 @@ class DisruptionBudgets:
                 counted[at] = False
 
     def _set(self, pod: PodInfo) -> int:
-        """Return the number of the set of budgets that a pod is under."""
+        """Return the number of the set of budgets that apply to a pod."""
         if not pod.labels:
             return 0
         key = (pod.namespace, *map(pod.labels.get, self._keys))

@@ -1,7 +1,7 @@
 """Explain a decision: the result of every plugin for every node.
 
-Returns plain data in the shape that ``holdfast explain`` prints. Only here the code loops over
-nodes, because each of them is printed.
+Returns plain data in the shape that ``holdfast explain`` prints. This is the only code that loops
+over nodes, because each of them is printed.
 """
 
 from __future__ import annotations

@@ -32,8 +32,8 @@ Points = NDArray[np.float64]
 class ExtenderResults:
     """The combined results of all extenders for one pod.
 
-    ``nodes`` are those that were sent to them, ``allowed`` those that none has rejected so far,
-    ``statuses`` have the reasons of the others.
+    ``nodes`` are those that were sent to them; ``allowed`` are those that no extender has rejected
+    so far; ``statuses`` has the reasons for the other nodes.
     """
 
     nodes: frozenset[str]

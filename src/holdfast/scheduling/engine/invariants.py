@@ -1,7 +1,7 @@
 """Check the invariants I1 to I4 of docs/architecture.md in the ledgers at one moment.
 
 Simple on purpose, and slow: everything is summed again from single pods and reservations, so that
-an error in the columns cannot hide itself. Runs after every step in tests, and under
+an error in the columns cannot stay hidden. Runs after every step in tests, and under
 ``--check-invariants``.
 """
 

@@ -36,7 +36,7 @@ from holdfast.state.columns.pod_info import PodInfo
 
 _FILTER_ORDER = attrgetter("use.filter_order")
 _ROWS, _NOTHING = CacheLevel.ROWS, CacheLevel.NOTHING
-"""A member of an enum takes several times as long to look up in its class."""
+"""Constants, because looking up a member in its enum class takes several times as long."""
 
 
 class WrongPlan(TypeError):
@@ -138,7 +138,7 @@ def run_pre_filter(
 def call_pre_filter(use: PluginUse, pod: PodInfo, view: View) -> PodPlan | Skip | Reject:
     """Call a plugin's ``pre_filter``, counted and measured; raise WrongPlan for other results.
 
-    A plugin that forgot to return would be taken for one that skips the pod, and filter nothing.
+    Otherwise a plugin that forgot to return would count as skipping the pod, and filter nothing.
     """
     use.pre_filtered[0] += 1
     result: PodPlan | Skip | Reject
@@ -200,9 +200,9 @@ class RowResults:
     )  # fmt: skip
 
     def __init__(self, outcome: PreFilterOutcome, nodes: NodeTable) -> None:
-        # Not the outcome itself: in a circle these arrays would stay until the garbage collector
-        # runs. Freed at once, they are used again while they are in the processor's cache; pods
-        # that are all different cost a tenth less.
+        # Not the outcome itself: in a reference cycle these arrays would stay until the garbage
+        # collector runs. If they are freed at once, they are used again while they are in the
+        # processor's cache; pods that are all different cost a tenth less.
         self.plan, self._use = outcome.plan, outcome.use
         self._filtered, self._scored = outcome.use.filtered, outcome.use.scored
         self._meter = outcome.use.meter
@@ -211,7 +211,7 @@ class RowResults:
         self.cursor = -1
         self._score_range: tuple[int, float, float] | None = None
         methods, filters, scores = outcome.methods, outcome.filters, outcome.scores
-        # After a placement these are called for one row: a lookup less is a percent less.
+        # After a placement these are called for one row: each lookup that is saved saves a percent.
         if filters:
             self._filter_row = outcome.plan.filter_row
         if scores:

@@ -1,4 +1,4 @@
-"""What a plugin and its plans have and declare, looked up once instead of once per pod."""
+"""Look up what a plugin and its plans have and declare: once, instead of once per pod."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from holdfast.state.columns.epochs import Epoch
 
 
 class CacheLevel(Enum):
-    """What of a plugin is used again for the next pod with the same ``reads``."""
+    """The results of a plugin that are used again for the next pod with the same ``reads``."""
 
     ROWS = "rows"
     """Verdicts and raw scores of rows: only changed rows are evaluated (scopes NODE, ROW)."""
@@ -71,9 +71,10 @@ class CyclePlan(NodeFilter, NodeScorer, Tiers):
 
 
 class PlanMethods(NamedTuple):
-    """What a class of plans does, and how: which optional methods it has.
+    """The optional methods of a class of plans: what it does, and how.
 
-    ``normalizes_itself``: scores depend on all feasible rows in a way that only the plan knows.
+    ``normalizes_itself``: scores depend on all feasible rows in a way that only the plan can
+    compute.
     """
 
     filters: bool

@@ -41,7 +41,7 @@ from holdfast.state.columns.node_table import NodeTable
 class RemainingRows:
     """The feasible rows that remain after filters per pod, for one list of their verdicts.
 
-    A required pod affinity has the same verdicts for one pod after the other, as the same array
+    A required pod affinity returns the same array of verdicts for consecutive pods
     (``LabelColumn.read_verdicts``): then neither mask nor rows are computed again.
     """
 
@@ -127,8 +127,8 @@ class PodClass:
         self.best = BestRows(nodes.capacity)
         self.single_row_changes = False
         """Whether the last change was of a single row: then caching the best rows is worthwhile.
-        Where classes take turns each is many rows behind, and the best rows would be stored for
-        one pod only."""
+        Where classes take turns, each class is many rows behind, and the best rows would be stored
+        for one pod only."""
         self.count = 0
         self._rows: Rows | None = None
         self._remaining: RemainingRows | None = None

@@ -51,7 +51,7 @@ class BetterTierPreemption(NamedTuple):
     def unschedulable_plugins(self) -> frozenset[str]:
         """The plugins whose queueing hints decide when the pod is tried again.
 
-        One that wants preemption is among them: it may want that no longer.
+        They include the plugins that want preemption, because these may stop wanting it.
         """
         return self.rejection.unschedulable_plugins | self.plugins
 
@@ -175,7 +175,7 @@ def run_post_filter_plugins(
 ) -> PostFilterResult | None:
     """Call the PostFilter plugins in order, until one returns a code other than UNSCHEDULABLE.
 
-    After a result with ``unless_cheaper`` the others are called as well, and one of both is chosen.
+    After a result with ``unless_cheaper`` the others are called as well, and one result is chosen.
     Returns their combined result; None if the pod was not filtered, or there are no such plugins.
     """
     if rejection.error or not rejection.nodes or rejection.pod.excess:
@@ -185,7 +185,7 @@ def run_post_filter_plugins(
     proposal: PostFilterResult | None = None
     for plugin in profile.plugins_at(Point.POST_FILTER):
         if _lacks_plan(plugin, rejection):
-            # Another plugin ended PreFilter before this one; upstream's message is this.
+            # Another plugin ended PreFilter before this one; upstream has the same message.
             result = PostFilterResult(plugin.name, "not found", code=Code.ERROR)
         else:
             result = profile.meter.call(

@@ -1,4 +1,4 @@
-"""What every preemption shares: who may preempt, who is evicted first, what victims cost, tiers."""
+"""The rules of all preemptions: which pods may preempt, the order and cost of victims, tiers."""
 
 from __future__ import annotations
 
@@ -111,7 +111,8 @@ def active_tiers(outcomes: Iterable[PreFilterOutcome]) -> tuple[Tiers, ...]:
 def row_tiers(plans: Sequence[Tiers], nodes: NodeTable) -> TierNumbers | None:
     """Return the rank of each row's tier, from 0; None if all nodes are in one tier.
 
-    Of several plugins the first decides, as in a placement. Rows without a node have the last rank.
+    If there are several plugins, the first one decides, as in a placement. Rows without a node have
+    the last rank.
     """
     rows = nodes.rows
     ranks: TierNumbers = np.zeros(len(rows), np.int64)

@@ -1,4 +1,4 @@
-"""What plugins compute before the scheduling cycle of a pod, in short steps.
+"""Let plugins compute data for a pod before its scheduling cycle, in short steps.
 
 A cycle cannot pause, and other pods wait while it runs. So what takes long (searches for devices,
 ranks for preemption, counters of new selectors) is computed before. Each ``yield`` is a pause in
@@ -7,14 +7,15 @@ long other pods wait.
 
 Most pods need none of this, and asking all plugins cost 8 of the 100 µs of a plain pod. So
 ``needs_no_step`` remembers the classes for which no plugin had anything to do, until an epoch
-changes. Whether the PostFilter plugins will run, which is what preemption is prepared for, takes a
-run of the filters. That is remembered, too: if n rows were feasible for a pod, an equal one fits
-until n rows have changed, or an eighth of n where a filter reads more than its row. With that, a
-basic pod next to pods of lower priority pays 0.5 µs for the question.
+changes. Preemption is prepared only if the PostFilter plugins will run, and finding that out takes
+a run of the filters. The result is remembered, too: if n rows were feasible for a pod, an equal pod
+fits until n rows have changed, or an eighth of n where a filter reads more than its row. With that,
+the check costs 0.5 µs for a basic pod next to pods of lower priority.
 
-It is prepared at all because the first preemption of a process ranked all pods inside its cycle:
-275 ms for 150,000 pods, 480 with budgets. Ranks for every pod that could preempt would be worse:
-clusters that never preempt would pay, and each preemption makes them outdated (decision 0031).
+Preemption is prepared because the first one of a process ranked all pods inside its cycle, which
+took 275 ms for 150,000 pods, and 480 ms with budgets. To compute ranks for every pod that could
+preempt would be worse: clusters that never preempt would pay, and each preemption makes the ranks
+outdated (decision 0031).
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ from holdfast.state.columns.pod_info import PodInfo
 _MAX_KNOWN = 4096
 _ROWS_OF_A_CHANGE = 8
 """How many rows one changed row may make infeasible, where a filter reads other rows: a guess. If
-it is too high, filters run in vain; if too low, a preemption takes long in its cycle, once."""
+it is too high, filters run needlessly; if too low, a preemption takes long in its cycle, once."""
 
 
 def needs_no_step(profile: Profile, view: View) -> bool:

@@ -24,7 +24,7 @@ R = TypeVar("R")
 class PluginMeter:
     """Counts the rows that plugins evaluate, and measures their calls while it is ``on``.
 
-    This one does neither; that of the scheduler is ``scheduler.metrics.Meter``.
+    This base class does neither; the scheduler uses ``scheduler.metrics.Meter``.
     """
 
     on: bool = False

@@ -1,9 +1,9 @@
 """Make the rejection of a pod: with one reason for all nodes, or with a reason per row.
 
 The reason of a row is that of the first filter that rejects it. ``FirstRejections`` caches these
-for a class of pods: thousands of equal pods may wait, and each event that may help them is an
-attempt for each of them, in which only a row or two are new. Reasons are counted, not listed, since
-there is one for each of thousands of rows.
+for a class of pods: thousands of equal pods may wait, and each event that may help them causes an
+attempt for each of them, in which only one or two rows have changed. Reasons are counted, not
+listed, since there is one for each of thousands of rows.
 """
 
 from __future__ import annotations
@@ -216,8 +216,9 @@ class FirstRejections:
     of the filters that are called for every pod; a new object is needed when one has changed.
 
     Invariant after ``refresh``, until the node table changes: ``codes`` and ``plugin_of`` have the
-    verdict and the index of the first filter that rejects a row, ``_counts`` the number of rows
-    that each filter rejects first; ``reason_counts``, unless empty, the number of rows per reason.
+    verdict and the index of the first filter that rejects a row; ``_counts`` has the number of rows
+    that each filter rejects first; ``reason_counts``, unless empty, has the number of rows per
+    reason.
     """
 
     def __init__(

@@ -38,7 +38,7 @@ class InvalidScore(HoldfastError):
 
 
 def best_tier(outcomes: Iterable[PreFilterOutcome], rows: Rows) -> Rows:
-    """Return the rows of the lowest tier; of several plugins with tiers the first decides."""
+    """Return the rows of the lowest tier; if several plugins have tiers, the first decides."""
     for outcome in outcomes:
         if outcome.tiers:
             tiers = outcome.plan.tier(rows)
