@@ -1,8 +1,8 @@
 """Send the API calls that plugins yield, and return or raise the responses at the ``yield``.
 
 Plugins do no I/O, so that a decision can be simulated and a test needs no server: their generators
-yield calls (decision 0002). It is also why waiting is a call ("sleep"): a clock of the test passes
-it at once, and a binding that sleeps does not count towards those that may run.
+yield calls (decision 0002). That is also why waiting is a call ("sleep"): a test's clock passes it
+at once, and a binding that sleeps does not count towards the limit of running bindings.
 
 A generator may ask for a turn, so that several pods write one object, such as a claim that they
 share, one after the other. Without turns each wrote the version that it had read: 120 pods of one
@@ -53,9 +53,9 @@ class ExternalBinder(Protocol):
 
 
 class Turns:
-    """A lock for each key, in the order in which it was asked for.
+    """A lock for each key, taken in the order of the requests.
 
-    The lock of a key is dropped with its last user: there is a key for every claim.
+    A lock is dropped with its last user, because there is a key for every claim.
     """
 
     def __init__(self) -> None:
@@ -84,10 +84,10 @@ class Turns:
 
 
 class Turn:
-    """The turn that one generator of API calls has, of one key at a time.
+    """The turn of one generator of API calls, for one key at a time.
 
-    It ends with the generator, however that ends: no plugin can leave one behind, and two that ask
-    for the same keys in another order do not wait for each other.
+    It ends with the generator, however that ends: no plugin can leave a turn behind, and two
+    generators that ask for the same keys in a different order do not wait for each other.
     """
 
     def __init__(self, turns: Turns) -> None:
@@ -112,10 +112,12 @@ class Turn:
 class ApiCallRunner:
     """Sends the API calls that plugins yield.
 
-    ``idle`` counts bindings that wait, not write, ``pre_binding`` those in their PreBind plugins.
+    ``idle`` counts bindings that wait instead of writing; ``pre_binding`` counts those in their
+    PreBind plugins.
 
-    ``record_event`` gets a pod, a reason and a message; ``observe`` a metric, a value and labels;
-    ``expect`` the objects from responses, which plugins may store before the watch tells them.
+    ``record_event`` gets a pod, a reason and a message; ``observe`` gets a metric, a value and
+    labels; ``expect`` gets the objects from responses, which plugins may store before the watch
+    reports them.
     """
 
     client: Client
@@ -188,5 +190,5 @@ async def send_call(client: Client, call: ApiCall) -> Any:
     response = await client.write(METHODS[call.verb], call.path, body, call.content_type)
     if call.returns is None:
         return None
-    # As its type, not as JSON that is converted later: 6 µs for a claim instead of 65.
+    # Decoded as its type, not as JSON that is converted later: 6 µs for a claim instead of 65.
     return decode_object(response, call.returns) if response else {}

@@ -84,7 +84,7 @@ async def bind(call_runner: ApiCallRunner, profile: Profile, placement: Placemen
 
     Raises BindFailed. The caller then reads whether the pod was bound nevertheless, and if not
     calls ``undo``, unreserves and requeues the pod. Raises EndedPending, after which the pod is
-    not bound for sure.
+    certainly not bound.
     """
     started: list[NamedReserver] = []
     point, began, status = "PreBind", call_runner.durations.now(), "Success"

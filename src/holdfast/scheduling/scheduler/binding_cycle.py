@@ -4,8 +4,8 @@ A failed request says nothing about what is stored: the response may be lost alt
 succeeded. So after every failure the pod is read, until the server responds. Before, a pod that
 was on its node could lose its claims to others.
 
-What is given up frees resources, which is an event for other pods, but never for the pod itself:
-it would be requeued without end by its own attempts.
+Unreserving a pod frees resources, which is an event for other pods, but never for the pod itself:
+its own attempts would requeue it without end.
 """
 
 from __future__ import annotations
@@ -121,8 +121,8 @@ class BindingTasks(BackgroundTasks):
         """Forget a binding cycle that has ended."""
         super().on_done(task)
         uid = self._uid_of.pop(task)
-        # The pod may have been requeued and have its next binding cycle already. Without the entry
-        # of that one it could not be preempted while it waits on Permit.
+        # The pod may have been requeued and be in its next binding cycle already. Without the entry
+        # of that cycle it could not be preempted while it waits on Permit.
         if uid in self._by_uid and self._by_uid[uid][1] is task:
             del self._by_uid[uid]
 
@@ -173,8 +173,9 @@ class BindingCycle:
         """Count the binding cycles that write; those that wait are left out.
 
         Those in PreBind plugins count half: such a pod needs several requests for one event, one
-        after the other, so that about as many requests are in flight as with other pods. Counted in
-        full, 66 to 78 pods with a device were bound a second on a busy server; now 160 are.
+        after the other, so that about as many requests are in flight as with other pods. When they
+        were counted in full, 66 to 78 pods with a device were bound per second on a busy server;
+        now 160 are.
         """
         runner = self.call_runner
         return len(self.tasks) - runner.idle - max(0, runner.pre_binding - runner.idle) // 2
@@ -297,7 +298,8 @@ class BindingCycle:
                 self.result_handler.on_unschedulable(queued, rejection, took)
         else:
             self.queue.done(queued.uid)
-        # Pods that were rejected in PreBind fit without it: two would requeue one another for ever.
+        # Pods that PreBind rejected fit without these resources: two would requeue each other for
+        # ever.
         self._requeue_others(assumed_pod.placement, lambda other: not other.rejected_in_pre_bind)
 
     def _requeue_others(

@@ -4,9 +4,9 @@ Nothing here waits for I/O. ``engine`` selects the node; this module changes the
 assumed *before* the Reserve plugins run, so that no later decision uses the same resources, and a
 rejection undoes every step in reverse order.
 
-So does an exception, at every step: plugins may be the user's, and a pod that stays assumed keeps
-its resources until the scheduler is restarted. ``unreserve`` is called for all plugins, also those
-whose ``reserve`` did not run; that is why it must be idempotent.
+An exception at any step also undoes them: plugins may be the user's, and a pod that stays assumed
+keeps its resources until the scheduler is restarted. ``unreserve`` is called for all plugins, also
+those whose ``reserve`` did not run; that is why it must be idempotent.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def schedule_pod(
 ) -> Placement | SchedulingFailure:
     """Select a node and assume the pod of the view there, or return why not."""
     filter_result = feasible(profile, view)
-    # Asked of the class: asking about better tiers cost every pod 2 to 3 % of its decision.
+    # Check the class first: asking about better tiers cost every pod 2 to 3 % of its decision.
     if isinstance(filter_result, Feasible) and filter_result.pod_class.parts.may_have_tiers:
         failure = failure_before_next_tier(profile, filter_result, view.now)
         if failure is not None:
@@ -178,11 +178,11 @@ def assume_and_reserve(
 
 
 def _empty_foreign_allocations(placement: Placement) -> None:
-    """Empty what records an allocation that the pod does not have: it was created with that.
+    """Empty the annotations of allocations that the pod was created with but does not have.
 
-    The ledgers would read it back after a restart. A Binding can overwrite an annotation but not
-    remove it. This is not done by the plugins: one that has nothing to do for a pod that requests
-    no GPU left it the GPUs that its creator had written.
+    The ledgers would read them back after a restart. A Binding can overwrite an annotation but not
+    remove it. The plugins do not do this: one that has nothing to do for a pod that requests no GPU
+    kept the GPUs that the pod's creator had written.
     """
     for key in recorded_allocations(placement.pod.pod.metadata.annotations):
         placement.annotations.setdefault(key, "")
@@ -284,7 +284,7 @@ def scheduling_failure(
     if reason is None:
         return failure
     # The plugin's events requeue the pod, too, although another plugin may have rejected every node
-    # first: after a raised cap the reason is outdated, and an autoscaler acts by it.
+    # first: after a cap is raised the reason is outdated, and autoscalers act on it.
     plugins = failure.unschedulable_plugins | {reason.plugin}
     return replace(
         failure,

@@ -32,8 +32,8 @@ class UnreadyPods:
     """Reports why a PreEnqueue plugin keeps pods out of activeQ. Times are monotonic seconds.
 
     As in KEP-5501: most such pods wait for a moment only, for the claim that is made from their
-    template, and get no condition. What the others wait for is looked at again from time to time:
-    first a template was missing, now a quota refuses the claim.
+    template, and get no condition. The reason why the others wait is read again from time to time:
+    it may have been a missing template at first, and a quota that refuses the claim now.
 
     ``rejection_of`` runs the PreEnqueue plugins; ``report`` gets a pod and why it is not ready.
     """
@@ -42,7 +42,7 @@ class UnreadyPods:
     rejection_of: Callable[[PodInfo], tuple[str, Reject] | None]
     report: Callable[[PodInfo, str], object]
     _due: list[tuple[float, str, float]] = field(default_factory=list)
-    """A heap of times with the uid of the pod and the seconds it waits for then."""
+    """A heap of (time of the report, uid of the pod, seconds that the pod waits until then)."""
     _pods: dict[str, QueuedPodInfo] = field(default_factory=dict)
     """The pods in the heap, by uid."""
 
@@ -74,7 +74,7 @@ class UnclaimedObjects:
     """Reports objects whose schedulerName is that of no profile, once. Times are monotonic seconds.
 
     They may belong to another scheduler, so only those on which none has reported get an event:
-    without it such an object would wait without a word.
+    without it such an object would wait without any report.
 
     ``newest`` returns the newest version of an object, None if it is gone; ``record`` writes an
     event, given the object, its reason and its message.

@@ -165,8 +165,8 @@ class EventHandlers:
     def _update_assumed_pod(self, old: Pod | None, new: Pod) -> None:
         """Store the newest version of an assumed pod; other pods count it by its new labels.
 
-        Counted by the labels of its decision, a pod that was relabelled since let the unit of a
-        resource policy get a pod more than its cap.
+        When a pod was counted by the labels that it had at its decision, and was relabelled since,
+        a unit of a resource policy got one pod more than its cap.
         """
         if self.queue.is_in_flight(new.uid):
             self.queue.update(self.world.pod_info(new), self.now(), _pod_events(old, new))
@@ -185,8 +185,8 @@ class EventHandlers:
     def _update_nomination(self, old: Pod | None, pod_info: PodInfo) -> str:
         """Store the pod's nominated node; return the node it is no longer nominated to, or "".
 
-        Our own nomination is stored before it is in the status: a status that never had one does
-        not clear it.
+        Our own nomination is stored before it is in the status: a status that never had a
+        nomination does not clear it.
         """
         nominations = self.world.nominations
         old_nominated = old.status.nominated_node_name if old is not None else ""
@@ -224,7 +224,7 @@ class EventHandlers:
             self.nomination_ended(self.world.pod_info(old), nominated)
 
     def _as_believed(self, pod: Pod) -> Pod:
-        """Return a pod with the annotations that the ledgers read: hints ask what it had.
+        """Return a pod with the annotations that the ledgers read: hints read what it had.
 
         A user may remove them before the pod is deleted. Then no hint saw that CPUs became free,
         and pods that waited for them were tried again only by the flush, five minutes later.
@@ -247,7 +247,7 @@ class EventHandlers:
         """Requeue pods after the deletion of an assigned pod.
 
         It may be a victim whose deletion itself helps no filter, such as one that used devices:
-        these are free later. Still the preemptor waits no longer for its eviction. When only hints
+        these become free later. The preemptor still stops waiting for its eviction. When only hints
         opened its gate, one of 40 runs of a test with two users of a claim did not end.
         """
         self.notify_queue(EventResource.ASSIGNED_POD, ActionType.DELETE, assigned, None)
@@ -267,7 +267,7 @@ class EventHandlers:
 
     def notify_queue(self, resource: str, action: str, old: Any, new: Any) -> None:
         """Make a cluster event and requeue the pods that it may help."""
-        # Most events come while no pod waits: then not even the event is made.
+        # Most events occur while no pod waits: then the event is not even created.
         if not self.queue.awaits_events:
             self._durations.record(0.0, f"{resource}{action}")
             return

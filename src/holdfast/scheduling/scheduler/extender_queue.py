@@ -1,13 +1,13 @@
 """Schedule the pods that extenders filter or prioritize, outside of the scheduling cycle.
 
-The scheduling cycle never waits for an extender. A pod that needs one is added to a queue of its
-own, and is in flight for the scheduling queue, while other pods are scheduled. Extenders get the
-feasible nodes. The world may change until they respond, so the nodes that are feasible *then* are
-computed again, narrowed to those the extenders allow, and the pod is assumed on the best at once.
+The scheduling cycle never waits for an extender. A pod that needs one is added to a separate queue,
+and is in flight for the scheduling queue, while other pods are scheduled. Extenders get the
+feasible nodes. The world may change until they respond, so the feasible nodes are computed again
+*then* and narrowed to those the extenders allow, and the pod is assumed on the best node at once.
 If none is left but some feasible nodes were not sent to the extenders, they are called again.
 
-The queue handles one pod at a time, as kube-scheduler does. After a pod that an extender binds
-itself, it waits for that binding, because the extender counts its own resources.
+The queue handles one pod at a time, as kube-scheduler does. If an extender binds a pod itself, the
+queue waits for that binding, because the extender does its own accounting of resources.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from holdfast.state.columns.pod_info import PodInfo
 log = logging.getLogger(__name__)
 
 MAX_ROUNDS = 5
-"""How often extenders are called within one attempt because the cluster changed meanwhile."""
+"""How often extenders are called within one attempt because the cluster has changed."""
 CHANGED_TOO_FAST = "the cluster changed faster than the extenders responded"
 
 Outcome = Placement | SchedulingFailure
@@ -184,7 +184,7 @@ def _evicts(failure: SchedulingFailure | None) -> bool:
 
 
 def _needs_no_node(queued: QueuedPodInfo) -> bool:
-    """Tell whether the pod was deleted or assigned to a node meanwhile."""
+    """Tell whether the pod has been deleted or assigned to a node."""
     return queued.removed or queued.pod_info.terminating
 
 

@@ -1,4 +1,4 @@
-"""Annotations about allocations that cannot be true: an event, a counter and a list of the pods."""
+"""Report annotations about impossible allocations: in an event, a counter and a list of pods."""
 
 from __future__ import annotations
 

@@ -53,8 +53,8 @@ WATCHED: tuple[Resource[Any], ...] = (
     scheme.REPLICASETS, scheme.STATEFULSETS, scheme.SHARED_DEVICES,
     scheme.RESERVATIONS, scheme.RESOURCE_POLICIES, scheme.PODS,
 )  # fmt: skip
-"""What is watched, in the order in which the informers start. Nodes come first and pods last, so
-that the node of every bound pod and the reservation of every owner are known before the pod."""
+"""The watched resources, in the order in which the informers start. Nodes come first and pods last,
+so that the node of every bound pod and the reservation of every owner are known before the pod."""
 FEATURES: Mapping[Resource[Any], Feature] = {
     scheme.DEVICE_CLASSES: Feature.DYNAMIC_RESOURCE_ALLOCATION,
     scheme.RESOURCE_SLICES: Feature.DYNAMIC_RESOURCE_ALLOCATION,

@@ -34,7 +34,8 @@ def device_summaries(world: World) -> dict[str, dict[str, Any]]:
 def device_summary(world: World, node: str) -> dict[str, Any] | None:
     """Return the page of a node, None if it has no devices.
 
-    Koordinator's fields. What of a reservation no owner has is listed as used, by its name.
+    The fields are Koordinator's. What no owner uses of a reservation is listed as used, under the
+    reservation's name.
     """
     ledger = world.device_share
     if node not in ledger.nodes():
@@ -104,8 +105,8 @@ INVALID_TOPOLOGY = "invalid topology, please check the NodeResourceTopology obje
 def numa_node(world: World, node: str) -> dict[str, Any] | str | None:
     """Return the page of a node; a text if it has no topology, None if there is no such node.
 
-    Koordinator's fields, and ``reservation`` (the uid) of a pod that was allocated from one. What
-    of a reservation no owner has is listed like a pod.
+    The fields are Koordinator's, and ``reservation`` (the uid) for a pod that was allocated from
+    one. What no owner uses of a reservation is listed like a pod.
     """
     row = world.nodes.row_of.get(node)
     if row is None:

@@ -51,7 +51,7 @@ _VOLUME_STAGES = {
 
 
 class Metrics(Collector):
-    """The metrics of one scheduler, with a registry of its own: a process may run several."""
+    """The metrics of one scheduler, with a separate registry: a process may run several."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry(auto_describe=False)
@@ -217,8 +217,8 @@ def register_callback_metrics(
 ) -> None:
     """Add the metrics of the sizes of queue and cache.
 
-    ``binding`` counts running binding cycles, ``informer_errors`` the objects that the informers
-    or event handlers rejected.
+    ``binding`` counts running binding cycles; ``informer_errors`` counts the objects that the
+    informers or event handlers rejected.
     """
     add = metrics.add_callback
 

@@ -1,9 +1,10 @@
-"""Judge an edited ``allocatePolicy`` as the scheduler judges that of a new reservation.
+"""Check an edited ``allocatePolicy`` as the scheduler checks that of a new reservation.
 
-On one node there are either reservations with a policy or reservations without one. A reservation
-that is edited beside others to the other kind keeps what it holds, but gets no new owner until it
-is edited again or the others have ended. The condition ``Ready=False/PolicyConflict`` says so, also
-to the scheduler after a restart; the cache has it even before it is written.
+On one node there are either reservations with a policy or reservations without one. If a
+reservation is edited to the other kind while others are on its node, it keeps what it holds, but
+gets no new owner until it is edited again or the others have ended. The condition
+``Ready=False/PolicyConflict`` says so, also to the scheduler after a restart; the cache has it even
+before it is written.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ class PolicyEdits:
     def as_judged(self, new: Reservation) -> Reservation:
         """Return the reservation as the cache must have it: with the condition if it conflicts.
 
-        One that is on its node with its policy already is not judged again: others came after it.
+        One that is on its node with its policy already is not checked again: others came after it.
         """
         if new.phase != AVAILABLE or new.policy_conflicts:
             return new
@@ -52,7 +53,7 @@ class PolicyEdits:
         return msgspec.structs.replace(new, status=status)
 
     def consider(self, reservation: Reservation) -> None:
-        """Report a conflict of a reservation, or its end; others may have become free of theirs."""
+        """Report that a conflict began or ended; other reservations' conflicts may have ended."""
         info = self._world.reservations.by_uid.get(reservation.uid)
         if info is not None and info.policy_conflicts:
             self._conflicting[reservation.uid] = reservation
@@ -76,7 +77,7 @@ class PolicyEdits:
             self._retry_on(node)
 
     def _retry_on(self, node: str) -> None:
-        """Write what has changed on one node: reservations conflict with those beside them."""
+        """Write what has changed on one node: only reservations of one node conflict."""
         for info in self._world.reservations.on_node(node) if self._ready else ():
             reservation = self._conflicting.get(info.uid)
             if reservation is None:
@@ -113,7 +114,7 @@ class PolicyEdits:
         return self._writes.start(reservation, {"conditions": conditions})
 
     def _others(self, reservation: Reservation) -> list[str]:
-        """Return the names of those that get owners on the same node under the other kind."""
+        """Return the names of the reservations of the other kind on the node that get owners."""
         return sorted(
             info.reservation.name
             for info in self._world.reservations.on_node(reservation.status.node_name)

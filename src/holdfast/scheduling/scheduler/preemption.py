@@ -2,7 +2,7 @@
 
 The preemptor is gated until every victim is being deleted; then it waits, like any rejected pod,
 for the victims' resources. Victims end within their own grace period. A write whose response was
-lost is sent again: to delete a pod twice does no harm, to choose other victims would.
+lost is sent again: deleting a pod twice does no harm, but choosing other victims would.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
-"""Compute what a scheduling cycle will read before it begins, in steps that namespaces share.
+"""Compute in short steps what a scheduling cycle will read; namespaces take turns.
 
 A scheduling cycle cannot pause. The first pod with a new claim may need thousands of searches for
 devices, the first preemption ranks all pods. This is done before, in short steps between which
-other tasks run. Then the cycle finds the results. The world may change meanwhile; what became
-outdated is computed again.
+other tasks run. Then the cycle finds the results. If the world changes before that, outdated
+results are computed again.
 
-The authors of its claims and selectors decide what a pod costs here. So a pod that needs steps lets
-those behind it pass, and the namespaces of such pods take turns, a step each: with N of them at
-most N - 1 steps lie between two steps of a namespace, whatever pods the others create.
+The cost of a pod here depends on its claims and selectors, which users write. So a pod that needs
+steps lets the pods behind it pass, and the namespaces of such pods take turns, a step each: with N
+of them at most N - 1 steps lie between two steps of a namespace, whatever pods the others create.
 
 At first pods were prepared in the order of the queue, each for up to half a second. Four claims a
 second with expensive selectors made the pods of all tenants wait ever longer. Turns by priority
@@ -39,7 +39,7 @@ STEP_SECONDS = 0.002
 _MAX_ROUNDS = 5
 """How often outdated results are computed again; then the cycle computes the rest."""
 _FEW_PODS = 64
-"""Removed pods are left among the waiting ones of a namespace while there are no more than that."""
+"""Up to this number, removed pods are left among the waiting pods of a namespace."""
 Steps = Iterator[None]
 
 
@@ -122,9 +122,9 @@ class _Namespace:
 class Preparations:
     """The pods whose cycles need steps before they begin, by namespace.
 
-    A pod is in flight for the scheduling queue meanwhile, without storing events: its last round
-    reads the world of its cycle. ``on_removed`` is called with pods that were removed while others
-    of their namespace were prepared.
+    Such a pod is in flight for the scheduling queue, but no events are stored for it: its last
+    round reads the same world as its cycle. ``on_removed`` is called with pods that were removed
+    while others of their namespace were prepared.
     """
 
     def __init__(

@@ -37,7 +37,7 @@ class QueuedPodInfo(msgspec.Struct, eq=False):
     """When the pod first entered activeQ; monotonic seconds, None before that."""
     queue_name: str = ""
     rejected_in_pre_bind: bool = False
-    """Whether its last attempt ended so: it fits, so what others give back does not help it."""
+    """Whether its last attempt ended there: it fits, so what other pods free does not help it."""
     removed: bool = False
     """Whether it was deleted, or was assigned to a node, while it was in flight."""
     flushed: bool = False
@@ -64,9 +64,9 @@ class BackoffQueue:
     if the last attempt ended in an error. Expiries are rounded down to whole seconds, and a pod
     waits through the second in which it expires, as upstream does.
 
-    Pods whose last attempt ended in an error are in a heap of their own and are never popped early.
-    A heap entry whose pod has left backoffQ since is stale and is skipped. Times are monotonic:
-    after the time of day was set back, backoff lasted as much longer.
+    Pods whose last attempt ended in an error are in a separate heap and are never popped early. A
+    heap entry whose pod has left backoffQ since is stale and is skipped. Times are monotonic: with
+    times of day, setting the clock back made backoff longer.
     """
 
     initial: float
@@ -177,11 +177,11 @@ class RetryTimes:
 
 
 EventKeys = Mapping[str, Collection[Hashable]]
-"""The keys of an event by plugin; a plugin that is not here is asked about every pod."""
+"""The keys of an event by plugin; a plugin that is not here is called for every pod."""
 
 
 class QueueingRules:
-    """What the queue asks about pods and events. By these rules every event helps every pod."""
+    """The rules by which the queue requeues pods. By these defaults every event helps every pod."""
 
     def queueing_strategy(self, queued: QueuedPodInfo, event: ClusterEvent) -> QueueingStrategy:
         """Return what to do with a rejected pod after an event."""
@@ -196,11 +196,11 @@ class QueueingRules:
         return None
 
     def equivalence_key(self, queued: QueuedPodInfo) -> Hashable:
-        """Return a key: pods with equal ones have the same strategy for each event."""
+        """Return a key; pods with equal keys have the same strategy for each event."""
         return queued.uid
 
     def equivalence_epoch(self) -> Hashable:
-        """Return another value when equivalence keys may have changed."""
+        """Return a value that changes when equivalence keys may have changed."""
         return None
 
     def pod_keys(self, queued: QueuedPodInfo, plugin: str) -> Collection[Hashable]:
@@ -218,10 +218,10 @@ PodsByKey = dict[Hashable, dict[str, QueuedPodInfo]]
 class UnschedulablePods:
     """Pods that wait for an event: rejected and gated ones.
 
-    They are indexed by the plugins that rejected or gate them, so that an event is checked only
-    for pods it may help. Pods with equal equivalence keys are in one group, so that a queueing
-    hint runs once for all of them. A plugin that has keys for pods and events is asked only about
-    pods that have a key of the event.
+    They are indexed by the plugins that rejected or gate them, so that an event is checked only for
+    pods it may help. Pods with equal equivalence keys are in one group, so that a queueing hint
+    runs once for all of them. A plugin that has keys for pods and events is called only for pods
+    that have a key of the event.
     """
 
     def __init__(self, rules: QueueingRules) -> None:
@@ -284,7 +284,7 @@ class UnschedulablePods:
     ) -> list[Collection[QueuedPodInfo]]:
         """Return the groups of pods that one of the plugins rejected; None: every pod singly.
 
-        Of a plugin in ``event_keys`` only pods with one of its keys are returned.
+        For a plugin in ``event_keys``, only pods with one of its keys are returned.
 
         The groups are views, not copies: an event that helps no pod must not cost more when more
         pods wait.

@@ -28,9 +28,9 @@ log = logging.getLogger(__name__)
 class QueueingHints(QueueingRules):
     """Runs the queueing hints of the plugins that rejected a pod.
 
-    A plugin without ``events_to_register`` is asked about every event. Without ``queueing_hint``
-    every event that it registers for helps its pods. For ``without_hint``, names that are not
-    plugins, every event does.
+    A plugin without ``events_to_register`` registers for every event. Without ``queueing_hint``
+    every event that it registers for helps its pods. Every event helps the pods of the names in
+    ``without_hint``, which are not plugins.
     """
 
     def __init__(
@@ -109,7 +109,7 @@ class QueueingHints(QueueingRules):
     def equivalence_key(self, queued: QueuedPodInfo) -> Hashable:
         """Return a key that is equal for pods of equal spec, namespace and visible labels.
 
-        A pod has a key of its own if a plugin that rejected it reads more than that. Keys are valid
+        A pod has a unique key if a plugin that rejected it reads more than that. Keys are valid
         while ``equivalence_epoch`` stays the same.
         """
         pod_info = queued.pod_info

@@ -1,4 +1,4 @@
-"""Write conditions of reservations, with events, beside the scheduling of pods."""
+"""Write conditions and events of reservations, independently of the scheduling of pods."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class ReservationStatusWrites:
         self._writing: set[str] = set()
 
     async def patch(self, reservation: Reservation, status: dict[str, Any]) -> None:
-        """Write parts of the status, unless the reservation has changed meanwhile."""
+        """Write parts of the status, unless the reservation has changed."""
         body = {"metadata": version_guard(reservation), "status": status}
         await self._client.patch(RESERVATIONS, reservation.name, body, subresource="status")
 

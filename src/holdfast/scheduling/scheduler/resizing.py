@@ -9,7 +9,7 @@ A client may also change ``status.allocatable``. That is no edit: the size is re
 condition ``Resized`` stays as it is.
 
 Three details come from bugs. After a restart a reservation was read before the pods, and grew into
-what they had (``begin``). A write that the server refused was repeated at once, for ever
+resources that they used (``begin``). A write that the server refused was repeated at once, for ever
 (``_refused``). An edit of an allocate-once reservation was forgotten while its owner was being
 bound (``consider``).
 """
@@ -60,7 +60,7 @@ class Resize:
 class Resizer:
     """Resizes edited reservations on nodes; those that cannot grow are tried again.
 
-    It passes edits on to ``PolicyEdits`` before, because both decide what the cache must hold.
+    It passes edits to ``PolicyEdits`` first, because both decide what the cache must hold.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class Resizer:
         self._ready = False
         self._resizing: dict[str, Resize] = {}
         self._settled: dict[str, tuple[object, str | None]] = {}
-        """By uid: what a reservation requested when it was last found to have that size."""
+        """By uid: what a reservation requested when it was last seen with that size."""
         self._newest: dict[str, Reservation] = {}
         """Reservations being resized or waiting to grow, in their latest version."""
 
@@ -125,7 +125,7 @@ class Resizer:
             self._clear_condition(reservation)
             return
         if not (info.matchable or info.policy_conflicts):
-            return  # the one owner is being bound, and may still be undone: ``retry`` asks again
+            return  # its only owner is being bound, and may still be undone: ``retry`` repeats this
         nominated = self._world.nominations.on(info.node).values()
         short = shortage(self._world.nodes, info, amounts, nominated)
         if short:

@@ -58,8 +58,8 @@ class ResultHandler:
     ) -> None:
         """Requeue a pod that fits no node, report why, and start its preemption if there is one.
 
-        If PostFilter plugins have calls to send, the pod stays in flight until they are sent: the
-        events meanwhile are evaluated when it is requeued.
+        If PostFilter plugins have calls to send, the pod stays in flight until they are sent:
+        events that occur until then are evaluated when it is requeued.
         """
         result = failure.post_filter_result
         if failure.error:
@@ -79,8 +79,9 @@ class ResultHandler:
         """Send the calls of PostFilter plugins; if one fails, the attempt ended in an error.
 
         Objects from responses are stored in the world: the next attempt may come before the watch.
-        What the watch has told already is not: the object may be deleted by now. A reservation that
-        was stored again after its deletion held its resources until the scheduler was restarted.
+        An object that the watch has already reported is not stored: it may be deleted by now. A
+        reservation that was stored again after its deletion held its resources until the scheduler
+        was restarted.
         """
         error = ""
         for call in calls:

@@ -60,21 +60,21 @@ log = logging.getLogger(__name__)
 YIELD_AFTER_SECONDS = 0.002
 """How long scheduling may occupy the event loop before informers and bindings run."""
 PAUSES_A_STEP = 4
-"""While pods come that need no preparation, one step of a preparation is taken after so many
-pauses of scheduling."""
+"""While pods arrive that need no preparation, one preparation step is taken after this many pauses
+of scheduling."""
 TURNS_BETWEEN_STEPS = 8
-"""How often other tasks run between two steps: a pod passes from its watch event to its Binding
+"""How often other tasks run between two steps: from its watch event to its Binding a pod passes
 through several tasks, and would wait for a step at each of them. With one turn it was bound after
-4.4 ms of CPU time, with eight after 2.4."""
+4.4 ms of CPU time; with eight, after 2.4 ms."""
 SHORTEST_WAIT_SECONDS = 0.001
 """How long the queue's timer sleeps at least: the time of day may lag behind the timer."""
 STOP_SECONDS = 5.0
 """How long ``stop`` waits for running writes."""
 MAX_BINDINGS = START
-"""Binding cycles that write at once; beyond it the scheduling loop waits for one to end. Those that
-wait, say for a volume, are not counted. There are as many event writers, so that on a busy server
-the last event is stored soon after the last bind. With 128, events got a small part of a busy
-server, and each connection cost a TLS handshake of 1.3 ms."""
+"""How many binding cycles may write at the same time; at this number the scheduling loop waits for
+one to end. Those that wait, for example for a volume, are not counted. There are as many event
+writers, so that on a busy server the last event is stored soon after the last bind. With 128,
+events got a small part of a busy server, and each connection cost a TLS handshake of 1.3 ms."""
 BATCH = 8
 """How many binding cycles have to end before the scheduling loop goes on after MAX_BINDINGS:
 pods that are scheduled one after the other cost less CPU time each (measured)."""
@@ -145,7 +145,7 @@ class Scheduler:
         return world
 
     def _make_queue(self, backoff: tuple[float, float]) -> None:
-        """Make the queue, and what happens to pods before their cycle."""
+        """Make the queue, and the parts that handle pods before their cycle."""
         clock, metrics = self._clock, self.metrics
         queueing_hints = QueueingHints(
             self.profiles,
@@ -207,7 +207,7 @@ class Scheduler:
         )
 
     def _make_binding(self) -> None:
-        """Make what happens to pods after their cycle: results, evictions, bindings."""
+        """Make the parts that handle pods after their cycle: results, evictions, bindings."""
         client, clock, metrics = self._client, self._clock, self.metrics
         self._bindings = BindingTasks(self.world)
         preemption_executor = PreemptionExecutor(

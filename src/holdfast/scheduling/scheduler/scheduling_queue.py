@@ -14,7 +14,7 @@
 An in-flight pod whose attempt ended in an error, or that an event since the pop may help, moves to
 backoff at once.
 
-What an event costs decides how many pods may wait. With 10,000 rejected pods, asking the hints of
+The cost of an event limits how many pods may wait. With 10,000 rejected pods, asking the hints of
 each took 33 ms for every bound pod and over 400 ms for a node condition. So plugins name the events
 that may help (``events_to_register``), pods are indexed by the plugins that rejected them, and
 equal pods share one hint (``UnschedulablePods``).
@@ -63,8 +63,8 @@ def _any_pod(_pod: QueuedPodInfo) -> bool:
 class SchedulingQueue:
     """Pods without a node. Every call that needs the time takes it as monotonic seconds.
 
-    ``on_move`` is called with the name of the queue a pod enters and the reason, ``on_gated`` with
-    a pod that a PreEnqueue plugin rejects.
+    ``on_move`` is called with the name of the queue a pod enters and the reason; ``on_gated`` is
+    called with a pod that a PreEnqueue plugin rejects.
     """
 
     rules: QueueingRules
@@ -205,11 +205,10 @@ class SchedulingQueue:
     ) -> None:
         """Requeue a pod that fits no node; the hints of ``unschedulable_plugins`` move it again.
 
-        At ``retry_at``, in seconds since the epoch, it is moved without a hint. One that was
+        At ``retry_at``, in seconds since the epoch, it is moved without a hint. A pod that was
         rejected ``in_pre_bind`` is never popped before its backoff has ended: its own writes are
-        events, too, and would requeue it at once (decision 0025).
-        If ``unschedulable_plugins`` is empty (there are no nodes), no hint could move the pod: it
-        is requeued as after an error.
+        events, too, and would requeue it at once (decision 0025). If ``unschedulable_plugins`` is
+        empty (there are no nodes), no hint could move the pod: it is requeued as after an error.
         """
         if not unschedulable_plugins:
             self.requeue_after_error(pod, now)

@@ -42,7 +42,7 @@ NOT_READY = "NotReadyForScheduling"
 CLAIM_NOT_CREATED = "FailedResourceClaimCreation"
 """Reason of the event with which the claim controllers report a claim that they cannot create."""
 _FORBIDDEN = re.compile(r' \S+ "[^"]*" is forbidden:')
-"""Names a claim that was not created, with another generated name in each attempt."""
+"""Matches the name of a claim that was not created; each attempt generates another name."""
 LONGEST_NOTE = 1024
 TRIES = 4
 MAX_WRITES = 16
@@ -147,7 +147,7 @@ class StatusReporter:
                 "PATCH", path, msgspec.json.encode(body), PatchType.MERGE.value
             )
         except NotFound:
-            return  # The pod was deleted meanwhile.
+            return  # The pod has been deleted.
         except HoldfastError as failure:
             log.warning(
                 "writing nominatedNodeName %s of %s failed: %s", node, pod_info.key, failure
@@ -166,7 +166,7 @@ class StatusReporter:
             await self._mark_pod(pod_info, reason, message, nominated)
 
     async def mark_unready(self, pod_info: PodInfo, message: str, *, nominated: str = "") -> None:
-        """Record why PreEnqueue rejects a pod, with why it has no claim, unless it is known."""
+        """Record why PreEnqueue rejects a pod, and why it has no claim, unless that is known."""
         if failure := await self._claim_failure(pod_info):
             message = f"{message}: {failure}"
         old = pod_info.pod.condition("PodScheduled")
