@@ -1,7 +1,7 @@
 """NodeResourcesBalancedAllocation: prefer nodes whose cpu and memory are used evenly.
 
 The balance of a node *without* the pod is the same for all pods, so it is one derived column and
-not computed by each class. Only where devices provide a resource it is computed each time, because
+not computed by each class. It is computed each time only where devices provide a resource, because
 their use is not in the node's amounts.
 """
 
@@ -53,8 +53,8 @@ class BalanceScorer(NodeScorer):
     nodes: NodeTable
     terms: ResourceTerms
     before: DerivedColumn | None
-    """150 less the balance without the pod: half its sum with the balance with the pod is the
-    score. None where devices provide some of the resources, which are in ``served``."""
+    """150 minus the balance without the pod. The score is half the sum of this and the balance with
+    the pod. None where devices provide some of the resources, which are in ``served``."""
     served: Mapping[int, DeviceBackedResource]
     reserved_for_pod: ReservedForPod | None
     """What reservations hold for the pod; it does not count as requested."""

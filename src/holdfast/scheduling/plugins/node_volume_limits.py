@@ -113,12 +113,12 @@ class VolumeLimits(NodeFilter, PreemptionRules):
         return (errors.get(row, self.reason),)
 
     def _rows_with_other_pods(self, change: PodChange) -> set[int]:
-        """Return the rows where other pods count than those of the columns."""
+        """Return the rows where the pods that count differ from those of the columns."""
         hidden_pods = () if self.hidden_pods is None else self.hidden_pods.with_ports_or_volumes
         return {*change.removed, *change.added, *hidden_pods}
 
     def _new_volumes(self, wanted: frozenset[CSIVolumeHandle]) -> NDArray[np.int32]:
-        """Return how many of the volumes each row would have to attach newly."""
+        """Return how many more volumes each row would have to attach."""
         new = np.full(self.nodes.capacity, len(wanted), np.int32)
         for handle in wanted:
             there = list(self.attachments.rows_with(handle))

@@ -2,8 +2,8 @@
 
 Scheduler and drivers negotiate about nodes in a PodScheduling: the scheduler names nodes, drivers
 answer where they cannot allocate. ``plan`` filters nodes; ``negotiation`` asks drivers, or
-``claim_reservation`` reserves what they have allocated. ``claim_writes`` writes to the API server,
-``queueing_hints`` wakes waiting pods.
+``claim_reservation`` reserves what they have allocated. ``claim_writes`` writes to the API server.
+The hints in ``plugin`` requeue waiting pods.
 """
 
 from __future__ import annotations

@@ -84,7 +84,7 @@ def _write_shadows(pod: Pod, claims: Iterable[ClassicPodClaim]) -> ApiCalls:
 
 
 def _allocate(pod: Pod, shadow: ResourceClaim, allocation: dict[str, object]) -> ApiCalls:
-    """Write allocation and consumer in one step; an allocation cannot be changed, but removed."""
+    """Write allocation and consumer in one step; an allocation can only be removed later."""
     current = shadow.status.allocation
     reserved = any(each.uid == pod.uid for each in shadow.status.reserved_for)
     if current is not None and _equal(current.devices, allocation["devices"]):

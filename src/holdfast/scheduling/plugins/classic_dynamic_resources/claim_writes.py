@@ -1,6 +1,6 @@
 """Writes to the API server: the PodScheduling, reservations of claims, releases; and their undo.
 
-What the server returns is stored in the ledger, so that the next attempt knows it before the watch
+What the server returns is stored in the ledger, so that the next attempt reads it before the watch
 reports it.
 """
 
@@ -68,7 +68,7 @@ class ClassicWrites:
     def end_negotiation(self) -> ApiCalls:
         """Delete the PodScheduling of a bound pod, if there is one; after an error, try again.
 
-        Drivers would look at it until the pod is gone.
+        Otherwise drivers would handle it until the pod is gone.
         """
         for attempt in range(_MAX_ATTEMPTS):
             negotiation = self.ledger.negotiation_of(self.pod)
@@ -83,7 +83,7 @@ class ClassicWrites:
             yield self._pause(attempt)
 
     def clear_selected_node(self) -> Iterator[ApiCall]:
-        """Return the call after which drivers are not asked to allocate, if they are now."""
+        """Return the call that stops asking drivers to allocate, if they are being asked."""
         negotiation = self.ledger.negotiation_of(self.pod)
         if (
             negotiation is not None
@@ -137,7 +137,7 @@ class ClassicWrites:
         return self._status_patch(claim, self._with_pod(claim))
 
     def unreserve(self, claims: Iterable[ClassicClaim]) -> ApiCalls:
-        """Remove the pod from consumers of claims; after an error the others still follow."""
+        """Remove the pod from consumers of claims; after an error the other claims still follow."""
         failures: list[HoldfastError] = []
         for claim in claims:
             self.ledger.consumers_in_flight.remove(claim.uid, self.pod.uid)
@@ -205,7 +205,7 @@ class ClassicWrites:
             raise ClaimUnusable(f"resourceclaim {claim.key} is in use by now")
 
     def _pause(self, attempt: int) -> ApiCall:
-        """Return a pause after a conflict; pods that wait for the same claim go on apart."""
+        """Return a pause after a conflict; pods of the same claim continue at different times."""
         jitter = zlib.crc32(self.pod.uid.encode()) % 100 / 100
         return ApiCall("sleep", "", _PAUSE_SECONDS * 2**attempt * (1 + jitter))
 

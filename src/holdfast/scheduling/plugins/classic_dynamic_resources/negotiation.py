@@ -26,7 +26,7 @@ from holdfast.state.classic_dra.selector_masks import rows_named
 from holdfast.state.columns.node_table import NodeTable
 
 _STEP = 2_147_483_647
-"""A prime: as many steps as there are nodes visit each node once."""
+"""A prime, so that as many steps as there are nodes visit each node once."""
 WAITING_FOR_ALLOCATION = "waiting for resource driver to allocate resource"
 WAITING_FOR_INFORMATION = "waiting for resource driver to provide information"
 
@@ -53,7 +53,7 @@ class Negotiation(ClassicClaims, NodeScorer):
         return counts if selected is None else counts - (rows == selected)
 
     def normalize_score(self, rows: AnyRows, raw: RawScores) -> RawScores:
-        """Prefer nodes that few pods wait for: they do not take the last device from another."""
+        """Prefer nodes that few pods wait for, to leave the last device of others to these."""
         highest = raw.max(initial=0)
         return np.floor(100 - raw * 100 / highest) if highest > 0 else np.zeros(len(raw))
 
@@ -67,7 +67,7 @@ class Negotiation(ClassicClaims, NodeScorer):
         pending = [of_pod.entry.name for of_pod in self.pending]
         selected = ""
         if len(pending) == 1 or self.unsuitable_nodes.keys() >= set(pending):
-            # Drivers may be allocating for the node of before.
+            # Drivers may be allocating for the previous node.
             row = self.nodes.row_of.get(before.selected_node)
             stays = row is not None and bool((fitting == row).any())
             selected = before.selected_node if stays else placement.node
@@ -98,8 +98,8 @@ def potential_nodes(
 ) -> tuple[str, ...]:
     """Return nodes to ask drivers about, sorted: all that fit, or 256 that the pod's uid selects.
 
-    ``fitting`` are the rows that fit. The list of before is kept if it has all of them, or was such
-    a choice: drivers then need not answer again.
+    ``fitting`` are the rows that fit. The previous list is kept if it has all of them, or was such
+    a selection: then drivers need not answer again.
     """
     kept = np.count_nonzero(rows_named(nodes, before)[fitting])
     chosen_before = len(fitting) > MAX_NODES == len(set(before)) == kept

@@ -1,4 +1,4 @@
-"""What all pods with classic claims have in common: the nodes that can use the claims, and undo."""
+"""The common part of plans for classic claims: the nodes that can use the claims, and undo."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ from holdfast.state.columns.node_table import NodeTable
 from holdfast.state.columns.pod_info import PodInfo
 
 RETRY_SECONDS = 1.0
-"""When a pod is tried again that waits for a reservation in flight."""
+"""When a pod that waits for a reservation in flight is tried again."""
 FITS, EXCLUDED_BY_CLASS, UNSUITABLE, UNAVAILABLE = range(4)
 MESSAGES = {
     EXCLUDED_BY_CLASS: reasons.EXCLUDED_BY_CLASS,
@@ -126,7 +126,7 @@ class ClassicClaims(NodeFilter, PreemptionRules, Reserver):
     def filter(self, rows: AnyRows, change: PodChange = NO_CHANGE) -> Verdicts:
         """Reject nodes where a claim is not available, or cannot be allocated.
 
-        Preemption does not help where a driver has to.
+        Preemption does not help where a driver must allocate it.
         """
         verdicts: Verdicts = np.where(self.codes[rows] == FITS, Code.PASS, Code.UNRESOLVABLE)
         return verdicts.astype(np.int8)
@@ -199,7 +199,7 @@ class ClassicClaims(NodeFilter, PreemptionRules, Reserver):
 
 
 def in_use(claim: ClassicClaim) -> str:
-    """Say that a claim cannot be used beside its consumers, and by how many if they share it."""
+    """Return the message that its consumers use up a claim; with their number if they share it."""
     return too_many_consumers(claim.key, MAX_CONSUMERS) if is_shared(claim) else reasons.IN_USE
 
 

@@ -118,7 +118,7 @@ class ClassicDynamicResources(Plugin):
             if pod.is_reserve_pod:
                 reason = "reservations of classic claims are not supported: remove resourceClaims"
                 return Reject(Code.UNRESOLVABLE, (reason,))
-            # A kubelet knows only the shadows: without one it starts the pod at once.
+            # A kubelet sees only the shadows: without one it starts the pod at once.
             is_real = ledger.resources.claims.group == OWN_GROUP
             if is_real and (reason := missing_shadow(pod.pod, entries)):
                 return Reject(Code.UNRESOLVABLE, (reason,))
@@ -136,7 +136,7 @@ class ClassicDynamicResources(Plugin):
     def post_filter(self, rejection: Rejection, view: View) -> PostFilterResult:
         """Give back claims that other pods may use, and release one that is on a wrong node.
 
-        Only one claim of a pod is released at a time, and no pod is evicted meanwhile.
+        Only one claim of a pod is released at a time, and no pod is evicted in that time.
         """
         pod, ledger = rejection.pod, view.world.classic
         plan = rejection.plans.get(self.name)
@@ -244,7 +244,7 @@ def _must_be_given_back(claim: ClassicClaim, pod: Pod) -> bool:
 
 
 def _for_pod(claim: ClassicClaim, pod: Pod) -> tuple[object, ...]:
-    """Return what of a claim's status decides about a pod: not whether it is reserved for it.
+    """Return the part of a claim's status that matters to a pod, without the pod's reservation.
 
     The pod reserves claims and gives them back itself.
     """

@@ -1,16 +1,16 @@
-"""What preemption would cost on every row at once, if only resources and limits counted.
+"""Compute the cost of preemption on all rows at once, as if only resources and limits counted.
 
 One table serves pods of one priority with the same required resources and limits. The steps are
 those of ``victims.dry_run``: remove all pods of lower priority, test whether the pod fits, then
 reprieve as many as possible, the most important first, and those that would violate a disruption
 budget before all others. The results are stored and recomputed only for rows that changed.
 
-Pods stand in columns by their rank on the node: rank 0 of all rows is one array. So one step of the
+Pods are in columns by their rank on the node: rank 0 of all rows is one array. So one step of the
 reprieve is a few array operations for all rows, although rows have different pods. Ranking all pods
 for the first time takes 0.25 s for 150,000 of them, so it is done in steps before the cycle
 (decision 0031).
 
-A preemption changes one row, so there is also a way for one row, in plain numbers.
+A preemption changes one row, so a single row can also be computed, in plain numbers.
 """
 
 from __future__ import annotations
@@ -53,10 +53,11 @@ class DryRunColumns:
     """The dry runs of all rows; arrays are [row].
 
     Invariant: after ``refresh`` each row has the result of its own dry run (``_dry_run``).
-    ``lower`` counts pods of lower priority. ``short`` has a bit for each thing that is short even
-    without them (see Requirements). ``costs`` are the costs of the victims. ``no_victims_needed``:
-    there are pods of lower priority, and none must be evicted, so the pod is rejected for another
-    reason. ``victim_bits`` has a bit for the rank of each victim, or is 0 if there are too many.
+    ``lower`` counts pods of lower priority. ``short`` has a bit for each requirement that is not
+    met even without them (see Requirements). ``costs`` are the costs of the victims.
+    ``no_victims_needed``: there are pods of lower priority, and none must be evicted, so the pod is
+    rejected for another reason. ``victim_bits`` has a bit for the rank of each victim, or is 0 if
+    there are too many.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""What the victims of a row cost, and which rows cost least.
+"""Compute the cost of each row's victims, and find the rows with the lowest cost.
 
 A cost has six fields that are compared in order. All but the tier are packed into three numbers, so
 three arrays compare all rows, without an object for each. The cheapest 64 rows are also kept in
@@ -45,9 +45,9 @@ class CostColumns:
     """The costs of all rows, packed: comparing (weight, total, -start) compares costs.
 
     Invariant: on a row with victims ``weight`` is violations * 2^33 + highest + 2^31, ``total`` is
-    the sum of priority + 2^31 over the victims * 2^16 + their number, ``start`` when the most
-    important victim started. A priority has 32 bits and a row fewer than 2^14 victims, so no part
-    of a packed number overflows into the next, and both stay below 2^62. On all other rows
+    the sum of priority + 2^31 over the victims * 2^16 + their number, and ``start`` is when the
+    most important victim started. A priority has 32 bits and a row fewer than 2^14 victims, so no
+    part of a packed number overflows into the next, and both stay below 2^62. On all other rows
     ``weight`` is NOT_A_CANDIDATE, and ``total`` and ``start`` mean nothing.
     """
 
@@ -172,7 +172,7 @@ class CheapestRows:
             self._key_of[row] = key
 
     def first(self, among: Callable[[int], bool]) -> list[int] | None:
-        """Return the rows ``among`` with the smallest key; None if none of these rows is."""
+        """Return the rows ``among`` with the smallest key; None if ``among`` has none of them."""
         rows: list[int] = []
         least: RankingKey | None = None
         for key, row in self._rows:

@@ -1,8 +1,8 @@
-"""What a row must have free for pods of one priority: resources, and pod limits that hold.
+"""The requirements of pods of one priority on a row: free resources, and pod limits.
 
-One row is computed in plain integers, many rows in arrays. What is short is a bit set: bit 0 is a
-pod slot, then the resources in order, then two bits for each limit: it is exceeded, and it stays
-exceeded whatever is evicted.
+One row is computed in plain integers, many rows in arrays. Shortages are a bit set: bit 0 is a pod
+slot, then the resources follow in order, then two bits for each limit: one if it is exceeded, one
+if it stays exceeded whatever is evicted.
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ MAX_BITS = 62
 _RESOURCE_BITS = 29
 """Bits for slots and resources; the last resources share one. The others are for limits.
 
-With a bit for each of more resources, preemption failed or evicted in vain.
+When each of more resources had a bit, preemption failed or evicted in vain.
 """
 _MAX_LIMITS = 16
 """With more limits, rows are dry-run one by one: the bits do not suffice."""
 
 
 class RowBalance(NamedTuple):
-    """What one row has free after removing all lower-priority pods and adding the preemptor.
+    """The free amounts of a row after removing all lower-priority pods and adding the preemptor.
 
-    ``columns`` has what each of those pods needs, one list a resource or limit; ``left`` what is
-    free of each.
+    ``columns`` has what each of those pods needs, one list per resource or limit; ``left`` has the
+    free amount of each.
     """
 
     short: int
@@ -218,7 +218,7 @@ class CollectedLimits:
 def requiring_resources(
     filters: Iterable[FilterPair],
 ) -> tuple[NodeFilter, RequiredResources] | None:
-    """Return the filter that requires resources, and which, if there is one."""
+    """Return the filter that requires resources, and these resources, if there is one."""
     for _, plan in filters:
         needs = rules_of(plan).required_resources()
         if needs is not None:

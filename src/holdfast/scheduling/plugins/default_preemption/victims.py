@@ -124,8 +124,8 @@ def reprieve(
 ) -> list[int]:
     """Return which of ``count`` pods must be evicted because they do not fit any more.
 
-    Pods ``first`` are tried before the others. ``asked`` has a list of amounts for each resource,
-    ``left`` what is free of it.
+    Pods ``first`` are tried before the others. ``asked`` has a list of amounts for each resource;
+    ``left`` has the free amount of each.
 
     >>> reprieve(3, (), [[2, 1, 1]], [3], 9)
     [2]
@@ -166,7 +166,7 @@ def _take(asked: Sequence[Sequence[int]], at: int, left: list[int]) -> bool:
 
 
 class Balance(NamedTuple):
-    """What is free of one resource on each row, and what each pod needs of it: [rank, row].
+    """The free amount of one resource on each row, and what each pod needs of it: [rank, row].
 
     ``taken`` is 0 for pods that are not to be evicted.
     """
@@ -214,7 +214,7 @@ def _reprieve_some(
 
 
 class DryRunFilters:
-    """Calls the filters for one search of candidates, beside nominated pods.
+    """Calls the filters for one search of candidates, together with nominated pods.
 
     For a filter with row sets the pods nominated to any row of a set count on all of its rows.
     """

@@ -1,4 +1,4 @@
-"""Allocate devices to a pod: which nodes have them, which of them it gets."""
+"""Find the nodes that have devices for a pod, and allocate some of them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from holdfast.state.reservations.matching import ReservationMatch
 _SIGNATURE_BITS = 20
 """More than there are signatures of NUMA nodes."""
 _A_STEP = 32
-"""So many searches take a few milliseconds at most."""
+"""This many searches take a few milliseconds at most."""
 _FEW_ROWS = 8
 
 
@@ -65,14 +65,14 @@ class DeviceAllocator(RowSearches, NodeScorer, PreemptionRules, Reserver):
     # --- filter -------------------------------------------------------------------------------
 
     def filter(self, rows: AnyRows, change: PodChange = NO_CHANGE) -> Verdicts:
-        """Reject nodes of which no option passes: neither one of the reservations, nor none."""
+        """Reject nodes where no option passes: no reservation, and not the node without one."""
         verdicts = self.filter_without_reservation(rows)
         for position, row in self._special_rows(rows, change):
             verdicts[position] = self.best(row, change).code
         return verdicts
 
     def filter_without_reservation(self, rows: AnyRows, change: PodChange = NO_CHANGE) -> Verdicts:
-        """Reject nodes whose devices do not serve the request beside all reservations."""
+        """Reject nodes whose devices do not serve the request without a reservation."""
         verdicts: Verdicts
         if self._stores_results_of(rows):
             results, cases = self._results(rows)
@@ -97,9 +97,9 @@ class DeviceAllocator(RowSearches, NodeScorer, PreemptionRules, Reserver):
         return groups
 
     def explain(self, rows: Rows) -> Mapping[str, Any]:
-        """Return what the pod lacks; on nodes that other plugins rejected first if these are all.
+        """Return what the pod lacks; if other plugins rejected all nodes first, on those nodes.
 
-        A shortage on every device is often one of the sum too, which NodeResourcesFit rejects.
+        A shortage on every device is often also one of the sum, which NodeResourcesFit rejects.
         """
         if not len(rows):
             every = self.nodes.rows
@@ -109,7 +109,7 @@ class DeviceAllocator(RowSearches, NodeScorer, PreemptionRules, Reserver):
     # --- score --------------------------------------------------------------------------------
 
     def score(self, rows: AnyRows) -> RawScores:
-        """Score by what is used of the devices."""
+        """Score by how much of the devices is used."""
         scores: RawScores
         if self._stores_results_of(rows):
             results, cases = self._results(rows)
@@ -263,7 +263,7 @@ class DeviceAllocator(RowSearches, NodeScorer, PreemptionRules, Reserver):
 
 
 class DevicePreAllocator(DeviceAllocator):
-    """The same for a reserve pod that may take over what pods have: rows pass as if without pods.
+    """The same for a reserve pod that may take over what pods have: rows count as without pods.
 
     The plugin that chooses these pods decides about the row.
     """
@@ -271,16 +271,16 @@ class DevicePreAllocator(DeviceAllocator):
     __slots__ = ()
 
     def best(self, row: int, change: PodChange = NO_CHANGE) -> StateResult:
-        """Return the result for a row if nothing of its devices were used."""
+        """Return the result for a row as if its devices were unused."""
         signature = self.ledger.unused_signature(self.ledger.signature(row))
         return self.searches_on(row).of(signature)
 
     def filter(self, rows: AnyRows, change: PodChange = NO_CHANGE) -> Verdicts:
-        """Reject nodes whose devices do not serve the request even if nothing of them were used."""
+        """Reject nodes whose devices would not serve the request even if they were unused."""
         return self._by_case(rows, self.best, _code, np.int8)
 
     def score(self, rows: AnyRows) -> RawScores:
-        """Score the devices as if nothing of them were used."""
+        """Score the devices as if they were unused."""
         return self._by_case(rows, self.best, _score, np.float64)
 
     def _search_in_steps(self, reservations: int) -> Iterator[None]:

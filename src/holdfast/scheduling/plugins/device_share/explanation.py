@@ -1,4 +1,4 @@
-"""What a pod lacks of shared devices, and the node that came closest.
+"""Explain which shared devices a pod lacks, and which node came closest.
 
 Plain data in the shape that ``holdfast explain`` prints. Nodes of equal states are examined once.
 """
@@ -18,7 +18,7 @@ from holdfast.state.device_share.pod_devices import RequestedDevices
 from holdfast.state.device_share.requests import RESOURCES, DeviceAmounts, SharedDeviceRequest
 
 MAX_STATES = 1_000
-"""So many different states of nodes are examined; a second is enough for them."""
+"""At most this many different states of nodes are examined; that takes up to a second."""
 
 
 def explain_rows(plan: RowSearches, rows: Rows) -> JsonObject:
@@ -47,7 +47,7 @@ def explain_rows(plan: RowSearches, rows: Rows) -> JsonObject:
 
 
 def _closeness(devices: NodeDeviceState, asked: RequestedDevices) -> tuple[float, int]:
-    """Return which part of the devices that the pod needs would fit, and how much is free."""
+    """Return the share of the needed devices that would fit, and how much is free."""
     parts, most = [], 0
     for request in asked.requests:
         parts.append(_fitting(devices, asked, request) / request.count)
@@ -95,7 +95,7 @@ def _node(plan: RowSearches, asked: RequestedDevices, row: int) -> JsonObject:
 def _reserved(
     plan: RowSearches, remaining: dict[str, DeviceUse], kind: str, minor: int
 ) -> list[JsonObject]:
-    """Return what reservations keep of a device beside their owners."""
+    """Return how much of a device reservations hold, without the use by their owners."""
     entries = []
     for uid, use in remaining.items():
         for _, _, amounts in use.within(frozenset(((kind, minor),))).amounts:
@@ -105,7 +105,7 @@ def _reserved(
 
 
 def _reservation(plan: RowSearches, slot: int) -> JsonObject:
-    """Return what a reservation that the pod may use has left, and why that does not do."""
+    """Return what a reservation that the pod may use has left, and why that is not enough."""
     info = plan.reservations.at(slot)
     _, remaining = plan.ledger.offer(info.uid, info.node)
     return {

@@ -1,4 +1,4 @@
-"""The plugin: what a pod asks of devices, and when to try it again."""
+"""The plugin: read the devices that a pod requests, and decide when to try it again."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class DeviceShare(Plugin):
         self._options = DeviceOptions(self.args.strategy, self.args.aligns)
 
     def reads(self, pod: PodInfo, view: View) -> Hashable:
-        """Return the request for devices, and what else decides about it."""
+        """Return the request for devices, and everything else that affects its result."""
         outside = self.key_outside_spec(pod, view)
         return None if outside is None else (pod.request, pod.pod.spec.priority, outside)
 
@@ -151,7 +151,7 @@ class DeviceShare(Plugin):
         return asks_for_devices(pod, view.nodes.resources)
 
     def queueing_hint(self, event: ClusterEvent, pod: PodInfo, view: View) -> bool:
-        """Requeue when devices become free or change, or the pod's annotations do."""
+        """Requeue when devices become free or change, or the pod's annotations change."""
         if not self.traits.registers(event):
             return False
         match event.resource, event.action:

@@ -28,8 +28,8 @@ NONE_SERVED: frozenset[int] = frozenset()
 class RowSearches(ReservationFilter):
     """The searches for what a pod asks on single rows, and the reservations that it may use.
 
-    ``searches_for`` returns the searches for what is left of the request when devices of a
-    DeviceClass serve some of its resources. They do on nodes that have none of their own.
+    ``searches_for`` returns the searches for the rest of the request when devices of a DeviceClass
+    serve some of its resources. They do so on nodes that do not have these resources themselves.
     """
 
     nodes: NodeTable
@@ -41,7 +41,7 @@ class RowSearches(ReservationFilter):
     with_class: tuple[int, ...] = ()
     """Resources of the request that have a DeviceClass (epoch ``classes``)."""
     numa: PodTrials | None = None
-    """If the pod, or a node, has a NUMA policy: what decides about NUMA nodes."""
+    """The trials that decide about NUMA nodes, if the pod or a node has a NUMA policy."""
 
     @property
     def ignores_reservations(self) -> bool:
@@ -68,13 +68,13 @@ class RowSearches(ReservationFilter):
     def filter_pre_allocation(
         self, row: int, pods: Sequence[PodInfo], change: PodChange = NO_CHANGE
     ) -> int:
-        """Return whether a reservation can have the devices of pods, and what it lacks besides."""
+        """Return whether a reservation can have the devices of pods, and others that it needs."""
         return self.pre_allocation(row, pods, change).code
 
     def best(self, row: int, change: PodChange = NO_CHANGE) -> StateResult:
         """Return the result of the row's best option: a reservation, or none.
 
-        Of several that pass it is the reservation that is nominated first at equal scores.
+        If several pass, it is the reservation that is nominated first at equal scores.
         """
         slots = self.reservations.slots_on(self.match, row)
         options = [self.of_reservation(slot, change) for slot in slots]
@@ -144,7 +144,7 @@ class RowSearches(ReservationFilter):
         return self.searches_for(served)
 
     def _change(self, row: int, change: PodChange) -> tuple[frozenset[str], list[DeviceHolder]]:
-        """Return the pods that leave a row, and what those that come would use of its devices."""
+        """Return the pods that leave a row, and what the added pods would use of its devices."""
         removed = frozenset(pod.uid for pod in change.removed.get(row, ()))
         node, added = self.nodes.names[row], list[DeviceHolder]()
         for pod in change.added.get(row, ()):

@@ -147,7 +147,7 @@ class CaseResults:
         self._start_over(())
 
     def is_complete(self, version: tuple[int, ...], count: int) -> bool:
-        """Return whether all rows had results when there were so many states, or more."""
+        """Return whether all rows had results when there were ``count`` states, or more."""
         return self._complete[0] == version and self._complete[1] >= count
 
     def set_complete(self, version: tuple[int, ...], count: int) -> None:
@@ -202,6 +202,6 @@ def _rejected(rejection: DeviceRejection, offer: DeviceOffer | None) -> StateRes
 
 
 def _left_out(offer: DeviceOffer, chosen: AllocationsByType) -> list[str]:
-    """Return the types of devices of which less was chosen than pods have of them."""
+    """Return the types of devices that were chosen in smaller amounts than the pods have."""
     left = offer.remaining.minus(use_of(chosen)).minors()
     return sorted({kind for kind, _ in left if kind in chosen})

@@ -2,8 +2,8 @@
 
 A claim that is allocated already restricts the nodes; for other claims devices are searched on
 every node. Extended resources that a device class serves become one more claim, which the scheduler
-creates (KEP-5004). ``plan`` is what is done for one pod, ``device_search`` finds devices on each
-row, ``claim_writes`` writes to the API server.
+creates (KEP-5004). ``plan`` has the plan for one pod, ``device_search`` finds devices on each row,
+``claim_writes`` writes to the API server.
 """
 
 from __future__ import annotations

@@ -8,8 +8,8 @@ version that it had read, 120 pods took 20 s with 18 failed attempts and 250 pod
 one claim take turns (the call ``turn``), and the pod whose turn it is writes the reservations of
 all pods that wait: 250 pods take 5 s.
 
-A write may be stored although its response is an error. Undoing therefore reads the claims first:
-a claim whose response was lost kept its devices at the server while the ledger gave them away.
+A write may be stored although its response is an error. Undoing therefore reads the claims first: a
+claim whose response was lost kept its devices at the server while the ledger gave them to others.
 """
 
 from __future__ import annotations
@@ -189,7 +189,7 @@ class ClaimWrites:
         except HoldfastError as failure:
             yield ApiCall("observe", CREATIONS, (1.0, "failure"))
             what = f"create claim for extended resources {pod.namespace}/"
-            # Before that is a generated name.
+            # The part before that is a generated name.
             _, _, why = failure.message.partition(" is forbidden: ")
             if isinstance(failure, Forbidden) and "quota" in why:
                 raise NotBindable(f"{what}: {why}") from failure
@@ -255,7 +255,7 @@ def deallocation(claim: ResourceClaim) -> ApiCall:
 
 
 def pod_status_removal(pod: PodInfo) -> tuple[ApiCall, ...]:
-    """Return the call after which the status of a pod names no extended resource claim, if any."""
+    """Return the call that removes the extended resource claim from a pod's status, if needed."""
     if pod.pod.status.extended_resource_claim_status is None:
         return ()
     return (_pod_status_patch(pod, {"extendedResourceClaimStatus": None}),)

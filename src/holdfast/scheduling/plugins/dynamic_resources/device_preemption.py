@@ -1,16 +1,16 @@
 """Preemption that frees devices: evict lower-priority users of the devices that a pod needs.
 
 Upstream has none: a node without free devices is not a candidate of DefaultPreemption. A claim is
-freed if every pod that it is reserved for is evicted. Which node and which victims are chosen
-follows the order of DefaultPreemption; the dry run is a search with the freed devices.
+freed if every pod that it is reserved for is evicted. The node and the victims are chosen in the
+order of DefaultPreemption; the dry run is a search with the freed devices.
 
-Each check is a search or a run of the other filters, about 0.1 ms, so the number of checks decides
-how long the event loop is held (decision 0032). With 1,024 devices that 5,000 nodes share, an
-attempt took 200 to 250 ms; now it takes 18. Nodes come by a lower bound of their cost, so a good
-candidate ends the search. Nodes in equal states share a search. The least important pods are tried
-first, because they usually suffice, and several pods are spared at a time. Between two searches
-only those devices are freed or allocated again that differ (``_free``). With many claims fewer
-nodes are compared.
+Each check is a search or a run of the other filters, about 0.1 ms, so the number of checks
+determines how long the event loop is blocked (decision 0032). With 1,024 devices that 5,000 nodes
+share, an attempt took 200 to 250 ms; now it takes 18. Nodes are tried in the order of a lower bound
+of their cost, so a good candidate ends the search. Nodes in equal states share a search. The least
+important pods are tried first, because they usually suffice, and several pods are spared at a time.
+Between two searches only the devices that differ are freed or allocated again (``_free``). With
+many claims fewer nodes are compared.
 """
 
 from __future__ import annotations
@@ -55,11 +55,11 @@ MAX_CANDIDATES = 32
 MAX_CHECKS = 300
 """Searches and runs of the other filters in one attempt, of about 0.1 ms each."""
 MAX_CHECKS_A_ROW = 250
-"""So that one node with very many users does not take all of them."""
+"""A limit per node, so that one node with very many users does not use up all checks."""
 _CLAIMS_A_CHECK = 64
-"""A check takes so much longer with each of so many claims; then fewer nodes are compared."""
+"""For every so many claims of a row, its checks count once more; then fewer nodes are compared."""
 _CHECKS_A_PAUSE = 8
-"""What a step of a long search counts."""
+"""The number of checks that a step of a long search counts as."""
 
 
 class _NoChecksLeft(Exception):
@@ -237,7 +237,7 @@ class DevicePreemption:
         return known
 
     def _state_without(self, row: int, freed: Sequence[DeviceResult]) -> Hashable:
-        """Return what a search without these devices depends on: nodes are often alike.
+        """Return what a search without these devices depends on: it is equal for many nodes.
 
         None if that is unknown, or if a device is not one of the node's own.
         """

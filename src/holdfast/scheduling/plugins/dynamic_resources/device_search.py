@@ -2,7 +2,7 @@
 
 An extended resource may be served by devices on some nodes and by a device plugin on others. So the
 claims to allocate depend on the node. Nodes with the same set of device-served resources, a bit
-set, have the same claims and share one allocator with its results. Mostly no node has the resource
+set, have the same claims and share one allocator with its results. Usually no node has the resource
 itself: ``_served_everywhere`` finds that without an array of all rows.
 """
 
@@ -45,9 +45,9 @@ from holdfast.state.devices.row_table import NO_ROW
 
 _FIRST_OTHER_RESOURCE = 4
 _BITS = 63
-"""Bits of an array of integers; a pod with more extended resources gets Python's integers.
+"""Bits of an array of integers; for a pod with more extended resources Python's integers are used.
 
-Such a pod ended each attempt with an OverflowError.
+Before, each attempt of such a pod ended with an OverflowError.
 """
 UNAVAILABLE, OLD_EXTENDED_CLAIM, NOT_RESERVABLE = 5, 6, 7
 """More codes: an allocated claim is not usable there; an old extended resource claim exists; only
@@ -106,9 +106,9 @@ class UnallocatedClaims(msgspec.Struct, frozen=True):
 class PodClaimsSearch(msgspec.Struct):
     """The claims of a pod in one attempt, and whether they can be allocated on each row.
 
-    ``claims`` are those of the pod's spec, ``extended`` its extended resources that a device class
-    serves. ``old_extended_claim`` was created in an earlier attempt and has to be deleted before
-    another one is created.
+    ``claims`` are those of the pod's spec; ``extended`` are its extended resources that a device
+    class serves. ``old_extended_claim`` was created in an earlier attempt and has to be deleted
+    before another one is created.
     """
 
     pod: PodInfo
@@ -295,7 +295,7 @@ class PodClaimsSearch(msgspec.Struct):
         return bits
 
     def _device_served(self, rows: Rows) -> NDArray[Any]:
-        """Return a bit set a row: the extended resources that its devices must serve."""
+        """Return a bit set per row: the extended resources that its devices must serve."""
         many = len(self.extended) > _BITS
         device_served = np.zeros(len(rows), object if many else np.int64)
         allocatable = self.nodes.allocatable

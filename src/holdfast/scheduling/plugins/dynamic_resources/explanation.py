@@ -1,4 +1,4 @@
-"""What stands in the way of a pod's devices: by request, with the device that came closest.
+"""Explain why a pod gets no devices: obstacles by request, with the device that came closest.
 
 Plain data in the shape that ``holdfast explain`` prints. The searches are repeated and recorded,
 for as many nodes as a limit of tried devices allows.
@@ -53,13 +53,13 @@ from holdfast.state.devices.search_results import FITS
 from holdfast.state.devices.slices import DeviceId
 
 MAX_TRIES, MAX_TRIES_A_NODE = 30_000, 1_000
-"""About a second for all nodes; the search on a node may be cut short, and has its reasons then."""
+"""About a second for all nodes; a search on a node that is cut short gives its reasons so far."""
 NO_DEVICE = Obstacle(ObstacleKind.NO_DEVICE, "no device is published for the node")
 TOO_FEW = Obstacle(ObstacleKind.TOO_FEW, "the node has too few devices that match")
 
 
 def explain_rows(devices: PodClaimsSearch, rows: Rows) -> JsonObject:
-    """Return what stands in the way on rows that the plugin rejects, and what serves resources."""
+    """Return the obstacles on rows that the plugin rejects, and what serves resources."""
     explanation = _Explanation(devices)
     codes = devices.codes(rows)
     lacking = rows[(codes != FITS) & (codes != UNAVAILABLE) & (codes != OLD_EXTENDED_CLAIM)]
@@ -302,7 +302,7 @@ def _allocated(claim: ResourceClaim) -> JsonObject:
 
 
 def _explain_resource(devices: PodClaimsSearch, name: str) -> JsonObject:
-    """Return what serves an extended resource on which nodes, and how much of it is free."""
+    """Return what serves an extended resource, on which nodes, and how much of it is free."""
     inventory, nodes = devices.inventory, devices.nodes
     device_class = inventory.device_class_for(name)
     assert device_class is not None, "a class serves the resource"
@@ -326,7 +326,7 @@ def _explain_resource(devices: PodClaimsSearch, name: str) -> JsonObject:
 def _allocatable_devices(
     devices: PodClaimsSearch, device_class: str, rows: Rows
 ) -> NDArray[np.int64]:
-    """Return per row how many devices one claim could get now: not those with a taint, say."""
+    """Return per row how many devices one claim could get now: not tainted ones, for example."""
     inventory = devices.inventory
     counts, left = np.zeros(len(rows), np.int64), np.arange(len(rows))
     for count in range(1, MAX_DEVICES + 1):

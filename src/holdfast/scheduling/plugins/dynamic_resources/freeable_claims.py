@@ -41,13 +41,13 @@ class FreeableClaim:
 
     @classmethod
     def of(cls, claim: ResourceClaim, users: tuple[PodInfo, ...]) -> FreeableClaim:
-        """Read what a dry run asks for again and again."""
+        """Read the values that a dry run needs repeatedly."""
         uids = frozenset(user.uid for user in users)
         return cls(claim, users, uids, allocated_results(claim))
 
 
 class FreeableClaims:
-    """The claims that only pods use which may be evicted for a preemptor, by pool."""
+    """The claims whose users may all be evicted for a preemptor, by pool."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""What DynamicResources does for one pod: filter and score nodes, allocate and bind its claims."""
+"""The plan for one pod: filter and score nodes, allocate and bind its claims."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ from holdfast.state.devices.requests import alternative_score
 from holdfast.state.devices.row_table import NO_ROW
 
 RETRY_REFUSED_SECONDS = 60.0
-"""When a pod is tried again that a quota, or stored consumers, kept from being bound: an event may
-have come before it began to wait for one."""
+"""When a pod is tried again after a quota, or stored consumers, prevented its binding: an event may
+have occurred before it began to wait for one."""
 _VERDICTS = np.array(
     [Code.PASS, Code.UNRESOLVABLE, Code.UNRESOLVABLE, Code.ERROR, Code.ERROR, Code.UNRESOLVABLE,
      Code.UNRESOLVABLE, Code.UNRESOLVABLE], np.int8,
@@ -54,7 +54,7 @@ _VERDICTS = np.array(
 class ClaimAllocation(PodClaimsSearch, NodeFilter, NodeScorer, PreemptionRules, Reserver):
     """Allocate a pod's claims: on which nodes that is possible, and on the chosen node.
 
-    Only a pod with alternatives in its claims ``scores`` nodes. With ``respects_nominated`` pods
+    Only a pod with alternatives in its claims ``scores`` nodes. With ``respects_nominated``, pods
     that are nominated to a node must get their devices, too.
     """
 
@@ -67,7 +67,7 @@ class ClaimAllocation(PodClaimsSearch, NodeFilter, NodeScorer, PreemptionRules, 
     """Rows that fail because the search on ``_failed_row`` failed."""
 
     def filter(self, rows: AnyRows, change: PodChange = NO_CHANGE) -> Verdicts:
-        """Return a verdict a row; pods that are added must get their devices, too.
+        """Return a verdict per row; added pods must get their devices, too.
 
         Removed pods do not matter: their claims are deallocated later.
         """
@@ -83,7 +83,7 @@ class ClaimAllocation(PodClaimsSearch, NodeFilter, NodeScorer, PreemptionRules, 
         return verdicts
 
     def filter_each(self, rows: Rows) -> Verdicts:
-        """Return the same where the error of a row does not end the search on the others."""
+        """Return the same, but an error on one row does not end the search on the others."""
         return self._verdicts(rows, all_rows=True)
 
     def _verdicts(self, rows: AnyRows, *, all_rows: bool = False) -> Verdicts:
@@ -122,7 +122,7 @@ class ClaimAllocation(PodClaimsSearch, NodeFilter, NodeScorer, PreemptionRules, 
         return counts
 
     def explain(self, rows: Rows) -> Mapping[str, Any]:
-        """Return what stands in the way of devices on rejected rows, as JSON data."""
+        """Return the obstacles to devices on rejected rows, as JSON data."""
         return explain_rows(self, rows)
 
     def score(self, rows: AnyRows) -> RawScores:
@@ -176,12 +176,12 @@ class ClaimAllocation(PodClaimsSearch, NodeFilter, NodeScorer, PreemptionRules, 
         while self.writes is not None and self.writes.in_flight:
             mine = self.writes.in_flight.pop()
             # Undoing may be slow, and the next pod of the claim may have devices in flight by then.
-            # They were released here, and a third pod was given them as well.
+            # When those were released here, a third pod got them as well.
             if known.in_flight(mine.uid) is mine:
                 known.remove_in_flight(mine.uid)
 
     def writes_nominated_node(self, placement: Placement) -> bool:
-        """Return whether the extended resource claim is the only one: its patch of the pod does."""
+        """Return whether the extended resource claim is the only one: its patch writes the node."""
         writes = self.writes
         extended = writes is not None and writes.unallocated.extended_claim is not None
         return extended and not self.claims

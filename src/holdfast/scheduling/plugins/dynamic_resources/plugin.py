@@ -50,7 +50,7 @@ _STEPS_A_SECOND = 100_000
 """The time limit is counted in search steps of about ten microseconds: there is no clock here."""
 NOT_SCHEDULABLE = "still not schedulable"
 RETRY_SECONDS = 1.0
-"""When a pod is tried again that finds too many consumers of its claim in flight."""
+"""When a pod whose claim has too many consumers in flight is tried again."""
 NO_RESERVED_CLAIMS = "reservations of ResourceClaims are not supported: remove resourceClaims"
 _NODE_EVENTS = (
     ActionType.ADD,
@@ -167,7 +167,7 @@ class DynamicResources(Plugin):
     def post_filter(self, rejection: Rejection, view: View) -> PostFilterResult:
         """Free what the pod needs: one of its own claims, or devices of less important pods.
 
-        A claim of its own that no node can use is deallocated, an old extended resource claim
+        One of its own claims that no node can use is deallocated; an old extended resource claim is
         deleted. If there is none, pods of lower priority are evicted for their devices.
         """
         plan = rejection.plans.get(self.name)

@@ -1,4 +1,4 @@
-"""Which events may free devices for a pod, or allow to evict their users."""
+"""Find out whether an event may free devices for a pod, or make their users evictable."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from holdfast.state.quota.charging import may_have_room
 
 
 def may_be_freed(old: ResourceClaim | None, new: ResourceClaim, pod: PodInfo, view: View) -> bool:
-    """Return whether other pods use a claim than before, all of which may be evicted for it."""
+    """Return whether a claim has other users than before, who may all be evicted for the pod."""
     users = {user.uid for user in new.status.reserved_for}
     if not users or new.status.allocation is None:
         return False
@@ -36,9 +36,9 @@ def may_be_evicted(bound: Pod | None, pod: PodInfo, view: View) -> bool:
 
 
 def had_devices_in_flight(deleted: Pod | None, view: View) -> bool:
-    """Return whether a pod that is gone leaves devices free that no claim was stored with.
+    """Return whether a deleted pod frees devices whose allocation no stored claim has.
 
-    Otherwise the claim tells when they are free: it is deallocated after the pod is gone.
+    Otherwise the claim shows when they are free: it is deallocated after the pod is gone.
     """
     inventory: Inventory | None = view.world.devices
     if deleted is None or inventory is None:

@@ -1,7 +1,7 @@
 """InterPodAffinity: affinity and anti-affinity between pods, including existing pods' terms.
 
-Lives here: what a class of pods makes of its terms and of existing pods' terms, the filter, the
-score and the hints. May not live here: counting per domain, which ``columns.counters`` and
+Lives here: the plan for the terms of a class of pods and of existing pods, the filter, the score
+and the hints. May not live here: counting per domain, which ``columns.counters`` and
 ``columns.existing_terms`` do for all classes.
 """
 

@@ -55,7 +55,7 @@ WeightedDomains = tuple[int, AnyDomains]
 
 @dataclass(frozen=True, slots=True)
 class AffinityRules(NodeFilter, NodeScorer, PreemptionRules):
-    """What the terms of a class of pods, and existing pods' terms, require and prefer.
+    """The requirements and preferences in the terms of a class of pods and of existing pods.
 
     ``affinity`` has one entry for each topology key, counting pods that match all required terms.
     ``matches_own_terms``: the pod matches its own terms, so the first such pod may go anywhere.
@@ -174,7 +174,7 @@ class AffinityRules(NodeFilter, NodeScorer, PreemptionRules):
     def _anti_affinity_tables(
         self, *, existing: bool = True
     ) -> Iterator[tuple[LabelColumn, Verdicts]]:
-        """Yield the domains with pods that the pod's or, if ``existing``, their terms reject."""
+        """Yield the domains with pods that the pod's terms reject, or their own if ``existing``."""
         groups = [counted.domains for counted in self.anti_affinity]
         if existing:
             groups += [term.domains for term in self.existing_anti_affinity]
@@ -187,7 +187,7 @@ class AffinityRules(NodeFilter, NodeScorer, PreemptionRules):
         """Yield where the label or a required pod is missing."""
         for counted in self.affinity:
             counted.domains.refresh()
-        # As ``_needs_no_pod`` without a change, for every pod: so without calls.
+        # Like ``_needs_no_pod`` without a change, but without calls, because it runs for every pod.
         first = self.matches_own_terms and not any([c.domains.total for c in self.affinity])
         for counted in self.affinity:
             domains = counted.domains

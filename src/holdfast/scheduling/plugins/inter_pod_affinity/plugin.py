@@ -1,13 +1,13 @@
 """The plugin: read the terms of pods, find what they count, and which events may help a pod.
 
-Users decide what this plugin costs: a pod with 64 terms that are new is matched against all groups
-of pods, 0.5 to 1 s with 20,000 pods, and a new label key of a selector regroups all pods, 320 ms
-with 150,000. So both happen in steps before the cycle (``prepare``, decisions 0020 and 0031). The
-cycle then only looks up counters.
+Users determine the cost of this plugin: a pod with 64 new terms is matched against all groups of
+pods, which takes 0.5 to 1 s with 20,000 pods; a new label key of a selector regroups all pods,
+which takes 320 ms with 150,000. So both happen in steps before the cycle (``prepare``, decisions
+0020 and 0031). The cycle then only looks up counters.
 
 Queueing hints follow the filter term by term. A pod must match all affinity terms, but each
-anti-affinity term rejects alone. When a hint asked for all of them, a pod whose blocker matched one
-of two terms waited for the five-minute flush.
+anti-affinity term rejects alone. When a hint required all of them to match, a pod whose blocker
+matched one of two terms waited for the five-minute flush.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ class InterPodAffinity(Plugin):
         return (view.nodes.label_group_of(pod).id, pod.affinity_terms, view.hidden_pods)
 
     def prepare(self, pod: PodInfo, view: View, rows: Callable[[], Rows]) -> Iterator[None] | None:
-        """Match new terms against all pods, those of existing pods too, in short steps."""
+        """Match new terms, also those of existing pods, against all pods in short steps."""
         nodes, terms = view.nodes, pod.affinity_terms
         if not terms and nodes.has_few_new_terms(pod):
             return None

@@ -1,7 +1,7 @@
-"""NodeNUMAResource: CPUs of their own for pods, and NUMA nodes for their CPUs, memory and devices.
+"""NodeNUMAResource: bind pods to CPUs, and to NUMA nodes for their CPUs, memory and devices.
 
-Lives here: the plugin, its arguments, plans for pods that ask for the same, scores of whole
-nodes. May not live here: the ledger of CPUs and how CPUs are chosen (package ``numa``).
+Lives here: the plugin, its arguments, plans for pods with the same request, scores of whole nodes.
+May not live here: the ledger of CPUs and how CPUs are chosen (package ``numa``).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Allocate CPUs and NUMA nodes to a pod: which nodes have them, which of them it gets."""
+"""Find the nodes that have CPUs and NUMA nodes for a pod, and allocate some of them."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ NOT_WITHIN_RESERVATION = (
     "pod has a nominated reservation but cannot be allocated within its NUMA scope"
 )
 _FEW = 32
-"""So many trials take a few milliseconds at most."""
+"""This many trials take a few milliseconds at most."""
 _RESULT = np.dtype(
     [
         ("known", np.bool_),
@@ -55,8 +55,8 @@ _RESULT = np.dtype(
     ]
 )
 """By signature. ``by_numa_node``: the score is that of NUMA nodes. Where CPUs are amplified,
-``cost`` is what the pod costs in millicores (else 0), ``extra`` what the CPUs of bound pods cost
-more than they request."""
+``cost`` is what the pod costs in millicores (else 0), and ``extra`` is how much more the CPUs of
+bound pods cost than they request."""
 
 
 class NumaAllocator(RowTrials, NodeScorer, PreemptionRules, Reserver):
@@ -87,7 +87,7 @@ class NumaAllocator(RowTrials, NodeScorer, PreemptionRules, Reserver):
     # --- filter -------------------------------------------------------------------------------
 
     def filter(self, rows: AnyRows, change: PodChange = NO_CHANGE) -> Verdicts:
-        """Reject rows where the CPUs or NUMA nodes that the pod needs are not there.
+        """Reject rows that lack the CPUs or NUMA nodes that the pod needs.
 
         With matched reservations the verdict is that of the best option.
         """
@@ -139,9 +139,9 @@ class NumaAllocator(RowTrials, NodeScorer, PreemptionRules, Reserver):
         return groups
 
     def explain(self, rows: Rows) -> Mapping[str, Any]:
-        """Return what the pod lacks; on nodes that other plugins rejected first if these are all.
+        """Return what the pod lacks; if other plugins rejected all nodes first, on those nodes.
 
-        A shortage of CPUs is often one of cpu too, which NodeResourcesFit rejects.
+        A shortage of CPUs is often also one of cpu, which NodeResourcesFit rejects.
         """
         if not len(rows):
             every = self.nodes.rows
@@ -151,7 +151,7 @@ class NumaAllocator(RowTrials, NodeScorer, PreemptionRules, Reserver):
     # --- score --------------------------------------------------------------------------------
 
     def score(self, rows: AnyRows) -> RawScores:
-        """Score the whole node by its requests; under a NUMA policy the NUMA nodes to be used."""
+        """Score the whole node by its requests, but under a NUMA policy the NUMA nodes to use."""
         scores = self._whole_nodes.many(rows)
         aligned, of_numa_nodes = self._numa_scores(rows)
         if aligned.any():
@@ -177,7 +177,7 @@ class NumaAllocator(RowTrials, NodeScorer, PreemptionRules, Reserver):
         return aligned, scores
 
     def _extra_cpu(self, rows: AnyRows) -> NDArray[np.int64]:
-        """Return how many millicores CPUs cost more than requested, the pod's too, by row."""
+        """Return by row how many millicores more than requested CPUs cost, including the pod's."""
         results = self._results(rows)
         cost, extra = results["cost"], results["extra"].copy()
         for position, row in self._special_rows(rows) if extra.any() else ():
@@ -225,7 +225,7 @@ class NumaAllocator(RowTrials, NodeScorer, PreemptionRules, Reserver):
         return True, code_of(trial), float(trial.score), aligned, *self.amplified(state)
 
     def _short(self, rows: AnyRows, results: NDArray[np.void]) -> NDArray[np.bool_]:
-        """Return which rows have too few amplified CPUs left for the pod."""
+        """Return a mask of the rows that have too few amplified CPUs left for the pod."""
         cost, free = results["cost"], self.nodes.amounts.free[CPU][rows] - results["extra"]
         short: NDArray[np.bool_] = (cost > 0) & (cost > free)
         return short
@@ -242,7 +242,7 @@ class NumaAllocator(RowTrials, NodeScorer, PreemptionRules, Reserver):
     def _aligned_trials(
         self, rows: AnyRows, positions: NDArray[np.intp]
     ) -> tuple[list[Trial], NDArray[np.intp]]:
-        """Return trials with the hints of others, one for equal rows, and which is each row's."""
+        """Return trials with the hints of others, one for equal rows, and each row's index."""
         there = np.array(rows_at(rows, positions), np.intp)
         if len(there) == 1:  # after a placement; numbering the states of all rows costs more
             return [self.trial(int(there[0]))], np.zeros(1, np.intp)
@@ -250,7 +250,7 @@ class NumaAllocator(RowTrials, NodeScorer, PreemptionRules, Reserver):
         return [self.trial(row) for row in different.tolist()], at
 
     def _different_rows(self, rows: Rows) -> tuple[Rows, NDArray[np.intp]]:
-        """Return a row for each different situation, and which is each row's."""
+        """Return a row for each different situation, and the index of each row's."""
         signatures = self.ledger.signatures()[rows].astype(np.int64)
         states = self.trials.provided_states()[rows]
         both = states * (int(signatures.max(initial=0)) + 1) + signatures
@@ -305,7 +305,7 @@ class NumaAllocator(RowTrials, NodeScorer, PreemptionRules, Reserver):
     # --- placed -------------------------------------------------------------------------------
 
     def reserve(self, placement: Placement) -> Reject | None:
-        """Enter the pod's CPUs and NUMA nodes in the ledger, and write them in its annotations."""
+        """Store the pod's CPUs and NUMA nodes in the ledger, and write them to its annotations."""
         if placement.pre_allocated:
             trial = self.pre_allocation(placement.row, placement.pre_allocated)
         else:
@@ -337,13 +337,13 @@ class NumaAllocator(RowTrials, NodeScorer, PreemptionRules, Reserver):
 
 
 class NumaPreAllocator(NumaAllocator):
-    """The same for a reserve pod that may take over what pods have: rows pass as if without pods.
+    """The same for a reserve pod that may take over what pods have: rows count as without pods.
 
     The plugin that chooses these pods decides about the row.
     """
 
     def filter(self, rows: AnyRows, change: PodChange = NO_CHANGE) -> Verdicts:
-        """Reject rows where the CPUs or NUMA nodes would not be there even without any pod."""
+        """Reject rows that would lack the CPUs or NUMA nodes even without any pod."""
         signatures, at = np.unique(self.ledger.signatures()[rows], return_inverse=True)
         codes = [self._code_if_empty(signature) for signature in signatures.tolist()]
         return np.array(codes, np.int8)[at]

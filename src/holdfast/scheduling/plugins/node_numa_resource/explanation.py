@@ -1,4 +1,4 @@
-"""What a pod lacks of CPUs and NUMA nodes, and the node that came closest.
+"""Explain which CPUs and NUMA nodes a pod lacks, and which node came closest.
 
 Plain data in the shape that ``holdfast explain`` prints. Nodes of equal states are examined once.
 """
@@ -19,7 +19,7 @@ from holdfast.state.numa.policy_names import SINGLE_NUMA_NODE
 from holdfast.state.numa.trial import Situation, available_amounts
 
 MAX_STATES = 1_000
-"""So many different states of nodes are examined; a second is enough for them."""
+"""At most this many different states of nodes are examined; that takes up to a second."""
 
 
 def explain_rows(plan: RowTrials, rows: Rows) -> JsonObject:
@@ -46,10 +46,10 @@ def explain_rows(plan: RowTrials, rows: Rows) -> JsonObject:
 
 
 def _fraction(on: Situation) -> float:
-    """Return how much of what the pod needs is there, 0..1; 0 if the node's topology is unknown."""
+    """Return the share of the pod's needs that is there, 0..1; 0 if the topology is unknown."""
     policy = merge_numa_policies(on.shape.policies.numa, on.request.numa_policy)
     if policy is None:
-        return 0.0  # pod and node name different ones
+        return 0.0  # the policies of pod and node differ
     if not policy:
         needed = on.request.cpus if on.bound else 0
         return min(1.0, on.usable(on.cpu.all).bit_count() / needed) if needed else 0.0
@@ -63,7 +63,7 @@ def _fraction(on: Situation) -> float:
 
 
 def _node(plan: RowTrials, row: int) -> JsonObject:
-    """Return what is free on a row, and how many CPUs are held by what."""
+    """Return what is free on a row, and how many CPUs each holder has."""
     ledger = plan.ledger
     of, now = ledger.holdings(row) or NodeHoldings(), ledger.state(ledger.signature(row))
     on = Situation(plan.request, now)
@@ -104,7 +104,7 @@ def _numa_nodes(on: Situation, now: NodeState) -> list[JsonObject]:
 
 
 def _reservation(plan: RowTrials, slot: int) -> JsonObject:
-    """Return what a reservation that the pod may use has left, and why that does not do."""
+    """Return what a reservation that the pod may use has left, and why that is not enough."""
     info = plan.reservations.at(slot)
     row = int(plan.reservations.columns.row[slot])
     offer = plan.ledger.offer(row, info.uid)

@@ -1,4 +1,4 @@
-"""The plugin: what a pod asks of CPUs and NUMA nodes, and when to try it again."""
+"""The plugin: read the CPUs and NUMA nodes that a pod requests, and when to try it again."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ from holdfast.state.numa.trial import TrialOptions
 from holdfast.state.reservations.matching import ReservationMatch
 
 _ALLOCATED = (RESOURCE_STATUS, DEVICE_ALLOCATED)
-"""Annotations that say what a pod is allocated of NUMA nodes: CPUs and amounts, or devices."""
+"""Annotations with the allocation of a pod on NUMA nodes: CPUs and amounts, or devices."""
 _ASKED = (RESOURCE_SPEC, NUMA_TOPOLOGY_SPEC)
 _STRATEGIES = (LEAST_ALLOCATED, MOST_ALLOCATED)
 
@@ -77,8 +77,8 @@ class _ScoringStrategy(msgspec.Struct, frozen=True, rename="camel"):
 class NodeNUMAResourceArgs(PluginArgs, frozen=True):
     """The arguments of the plugin.
 
-    ``default_bind_policy``: how CPUs of LSE and LSR pods are bound that do not say it; "" leaves
-    them unbound. ``numa_scoring_strategy.type`` also decides which NUMA node is filled first.
+    ``default_bind_policy``: the CPU bind policy of LSE and LSR pods without one; "" leaves them
+    unbound. ``numa_scoring_strategy.type`` also decides which NUMA node is filled first.
     """
 
     default_bind_policy: str = msgspec.field(default=FULL_PCPUS, name="defaultCPUBindPolicy")
@@ -116,7 +116,7 @@ class NodeNUMAResource(Plugin):
         self._options = _options_of(self.args)
 
     def reads(self, pod: PodInfo, view: View) -> Hashable:
-        """Return the request, what labels and annotations ask, and the matched reservations."""
+        """Return the request, also that in labels and annotations, and the matched reservations."""
         outside = self.key_outside_spec(pod, view)
         if outside is None:
             return None
@@ -124,7 +124,7 @@ class NodeNUMAResource(Plugin):
         return (pod.request, pod.pod.spec.priority, outside, matched and matched.key)
 
     def key_outside_spec(self, pod: PodInfo, view: View) -> Hashable:
-        """Return the labels and annotations that decide; None if nothing does, as for most pods."""
+        """Return the labels and annotations that are read; None for most pods, which have none."""
         annotations, labels, ledger = pod.pod.metadata.annotations, pod.labels, view.world.numa
         texts = [annotations.get(key) for key in _ASKED] if annotations else ()
         qos = labels.get(QOS_CLASS)
@@ -133,11 +133,11 @@ class NodeNUMAResource(Plugin):
         labels_and_annotations = (qos, labels.get(PRIORITY_CLASS), labels.get(IGNORED), *texts)
         if not ledger.hint_providers or not pod.request or pod.request[-1][0] <= PODS:
             return labels_and_annotations
-        # What decides about devices besides is not known here.
+        # What else affects the devices is not known here.
         return (labels_and_annotations, tuple(sorted(annotations.items())))
 
     def pre_filter(self, pod: PodInfo, view: View) -> NumaAllocator | Skip | Reject:
-        """Read what the pod asks; skip it if that is nothing, and no node concerns all pods."""
+        """Read the pod's request; skip a pod without one, unless a node's policy is for all."""
         ledger = view.world.numa
         ledger.options[pod.scheduler_name] = self._options
         try:
@@ -199,7 +199,7 @@ def _options_of(args: NodeNUMAResourceArgs) -> NumaOptions:
 def _may_have_held(pod: Pod) -> bool:
     """Return whether a deleted pod may have had CPUs, amounts of NUMA nodes, or devices.
 
-    One that was being bound has no annotations yet that say so: then it is what it asked for.
+    A pod that was being bound has no such annotations yet: then its request counts.
     """
     meta = pod.metadata
     if any(meta.annotations.get(key) for key in (*_ALLOCATED, *_ASKED)):

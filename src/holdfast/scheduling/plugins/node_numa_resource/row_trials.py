@@ -65,16 +65,16 @@ class RowTrials(ReservationFilter):
     def filter_pre_allocation(
         self, row: int, pods: Sequence[PodInfo], change: PodChange = NO_CHANGE
     ) -> int:
-        """Return whether a reservation can have the CPUs of pods on a row, and those it lacks."""
+        """Return whether a reservation can have the CPUs of pods on a row, and others it needs."""
         trial = self.pre_allocation(row, pods, change)
         return self._code(trial, row, "", _without(change, row, pods))
 
     def reasons(self, row: int, change: PodChange = NO_CHANGE) -> tuple[str, ...]:
-        """Return what is in the way on a row, without a reservation."""
+        """Return why a row is rejected if no reservation is used."""
         return self._reasons(row, "", change)
 
     def reservation_reasons(self, slot: int, change: PodChange = NO_CHANGE) -> tuple[str, ...]:
-        """Return what is in the way in a reservation."""
+        """Return why a reservation is excluded."""
         return self._reasons(*self._place(slot), change)
 
     # --- trials -------------------------------------------------------------------------------
@@ -82,7 +82,7 @@ class RowTrials(ReservationFilter):
     def best(self, row: int) -> Trial:
         """Return the trial of the first option that passes, a reservation if possible.
 
-        Of several it is the one that is nominated first at equal scores.
+        If several pass, it is the one that is nominated first at equal scores.
         """
         for slot in self.reservations.slots_on(self.match, row):
             trial = self.trial(row, self._place(slot)[1])
@@ -151,7 +151,7 @@ class RowTrials(ReservationFilter):
         return trial.reasons
 
     def _is_short(self, trial: Trial, row: int, reservation: str, change: PodChange) -> bool:
-        """Return whether amplified CPUs are short on a row for what a trial found."""
+        """Return whether a row has too few amplified CPUs for the result of a trial."""
         ledger = self.ledger
         ratio = ledger.state(ledger.signature(row)).shape.policies.ratio
         if ratio is None or ratio <= 1 or not self.request.millicores:
@@ -177,7 +177,7 @@ class RowTrials(ReservationFilter):
         return cost > free - extra
 
     def amplified(self, state: NodeState) -> tuple[int, int]:
-        """Return what the pod costs in millicores, and bound CPUs besides; 0 if not amplified."""
+        """Return the millicores that the pod costs, and other bound CPUs; 0 if not amplified."""
         ratio, millicores = state.shape.policies.ratio, self.request.millicores
         if ratio is None or ratio <= 1:
             return 0, 0

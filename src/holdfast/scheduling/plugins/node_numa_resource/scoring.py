@@ -1,4 +1,4 @@
-"""Score whole nodes by what is requested of them, for pods without a NUMA policy there."""
+"""Score whole nodes by their requests, for pods without a NUMA policy there."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from holdfast.state.reservations.reserved_resources import ReservedForPod
 
 Ints = NDArray[np.int64]
 ExtraCpu = Callable[[AnyRows], Ints] | None
-"""Returns how many millicores more than requested are in use on rows: amplified CPUs."""
+"""Returns how many millicores more than requested amplified CPUs use, by row."""
 
 
 class WholeNodeScorer:
     """Scores rows for pods with one request.
 
-    Held for the pod's own reservations does not count as requested.
+    What the pod's own reservations hold does not count as requested.
     """
 
     def __init__(

@@ -74,9 +74,9 @@ def _freed_by_any_pod(
 def _freed(
     reservations: ReservationCache, row: int, change: PodChange
 ) -> tuple[dict[int, int], int]:
-    """Return what becomes free on a row; what a victim allocated from a reservation does not.
+    """Return what becomes free on a row, without what victims allocated from a reservation.
 
-    An added pod that allocates from a reservation takes nothing that is free.
+    An added pod that allocates from a reservation does not reduce what is free.
     """
     if not reservations:
         return change.freed_resources(row)
@@ -113,7 +113,7 @@ class FitPlan(NodeFilter, NodeScorer, PreemptionRules):
         self.score_row = scorer.of_row()
 
     def filter(self, rows: AnyRows, change: PodChange = NO_CHANGE) -> Verdicts:
-        """Reject rows that are short as unschedulable; as unresolvable if even empty ones are."""
+        """Reject rows that are short: as unresolvable if they are short even when empty."""
         fits = self.fit.fits(rows)
         if self.reserved_rows is not None:
             fits |= self.reserved_rows[rows]
@@ -155,8 +155,8 @@ class FitPlan(NodeFilter, NodeScorer, PreemptionRules):
     def reasons(self, row: int, change: PodChange = NO_CHANGE) -> tuple[str, ...]:
         """Return everything that is short, pod slots first.
 
-        Return another reason if only owners of a reservation would gain from the evictions: what a
-        victim allocated from a reservation stays reserved.
+        The reason is different if only owners of a reservation would gain from the evictions: what
+        a victim allocated from a reservation stays reserved.
         """
         short = self._shortages(row, change)
         if change and short and not self._shortages(row, change, _freed_by_any_pod):
@@ -181,7 +181,7 @@ class FitPlan(NodeFilter, NodeScorer, PreemptionRules):
         return {reason: count for reason, count in counts.items() if count}
 
     def reason_groups(self, rows: AnyRows) -> NDArray[np.int64]:
-        """Return one bit for each thing that is short."""
+        """Return a number per row with one bit for each shortage."""
         return short_bits(self.fit.remaining(rows))
 
     def _shortages(

@@ -1,4 +1,4 @@
-"""Scoring strategies: how good a node is by how much of it would be requested.
+"""Scoring strategies: score a node by how much of it would be requested.
 
 A strategy scores each resource 0..100 from what the node has (c) and what would be requested of it
 (q), and averages by weight. All divisions are integer divisions, done in float64: exact below 2^46,
@@ -247,7 +247,7 @@ def _free_percent(spare: RawScores, asked: float, have: RawScores) -> RawScores:
 
 
 def _used(amounts: NodeAmounts, id_: int) -> tuple[NDArray[Any], Cells[Any]]:
-    """Return what counts as requested: non-zero requests of cpu and memory, else real ones."""
+    """Return what counts as requested: non-zero requests for cpu and memory, else real ones."""
     if id_ in (CPU, MEMORY):
         return amounts.nonzero[id_], amounts.nonzero_at[id_]
     return amounts.requested[id_], amounts.requested_at[id_]

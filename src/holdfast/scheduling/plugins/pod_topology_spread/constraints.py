@@ -1,4 +1,4 @@
-"""Constraints, read once per class of pods: what is counted, where, and the maximum skew."""
+"""Read constraints, once per class of pods: what is counted, where, and the maximum skew."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ SYSTEM_DEFAULTS = (
 
 @dataclass(frozen=True, slots=True)
 class Defaults:
-    """Constraints of pods that have none of their own."""
+    """Constraints for pods without constraints."""
 
     constraints: tuple[TopologySpreadConstraint, ...] = SYSTEM_DEFAULTS
     system: bool = True
@@ -149,7 +149,7 @@ def _with_requirements(selector: Selector, more: Iterable[LabelRequirement]) -> 
 
 @dataclass(frozen=True, slots=True)
 class Eligibility:
-    """Which nodes count for a constraint: those with all topology keys that pass its policies.
+    """The nodes that count for a constraint: those with all topology keys that pass its policies.
 
     The constraints of a pod share one, so that its hash and rows are computed once.
     """
@@ -161,7 +161,7 @@ class Eligibility:
     _found: list[tuple[NodeTable, int, NDArray[np.bool_]]] = field(
         default_factory=list, repr=False, compare=False
     )
-    """What ``rows`` returned last, for which node table at which change."""
+    """The last result of ``rows``, with its node table and the change at which it was computed."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "_hash", hash((self.keys, self.required, self.tolerations)))

@@ -96,7 +96,7 @@ class HardConstraints(NodeFilter, PreemptionRules):
     hard: tuple[ConstraintCounts, ...]
 
     def filter(self, rows: AnyRows, change: PodChange = NO_CHANGE) -> Verdicts:
-        """Reject rows without a label as unresolvable, too large a skew as unschedulable."""
+        """Reject rows: as unresolvable without a label, as unschedulable for too large a skew."""
         verdicts: Verdicts | None = None
         for counted in self.hard:
             uneven = counted.exceeds_max_skew(counted.counts(self.nodes, change))

@@ -1,9 +1,9 @@
 """The plugin: read the constraints of a pod, find what they count, and which events may help it.
 
 Users decide how many constraints a pod has and which selectors. New selectors are matched against
-all pods in steps before the cycle (``prepare``, decisions 0020 and 0031). What several constraints
-share is made once for all of them (``_eligibilities``): when each looked up the keys of all others
-on all nodes, 4,000 constraints took more than a minute for 100 nodes.
+all pods in steps before the cycle (``prepare``, decisions 0020 and 0031). Data that several
+constraints share is computed once for all of them (``_eligibilities``): when each looked up the
+keys of all others on all nodes, 4,000 constraints took more than a minute for 100 nodes.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ _POD_ACTIONS = (
 
 @dataclass
 class HardAndSoftConstraints(HardConstraints, SoftConstraints):
-    """Do both, for pods with constraints of both kinds."""
+    """Filter and score, for pods with constraints of both kinds."""
 
 
 Eligibilities = Callable[[bool, bool], Eligibility]
@@ -283,8 +283,8 @@ def _check(constraint: TopologySpreadConstraint, path: str, wrong: Arguments) ->
 def _may_help(event: ClusterEvent, pod: PodInfo) -> bool:
     """Return whether an event may help the pod, whatever its constraints.
 
-    Asked before they are read: 150 waiting pods with 100 constraints each made every event of a pod
-    of another namespace cost 130 ms, now 4.
+    Called before they are read: with 150 waiting pods of 100 constraints each, every event of a pod
+    of another namespace cost 130 ms; now it costs 4.
     """
     if event.resource == EventResource.NODE:
         return event.action in _NODE_ACTIONS

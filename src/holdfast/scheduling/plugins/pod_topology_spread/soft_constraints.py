@@ -1,10 +1,10 @@
 """Soft constraints: the fewer matching pods a node's domains have, the better.
 
 Scores depend on the whole cluster: one placed pod changes the score of a zone, the lowest and the
-highest score, and so the normalized scores of all rows. They are computed for every pod. What makes
-that cheap is that rows of one zone with equally many pods of the workload have equal scores. There
-are a dozen such buckets, so ``score_table`` scores and normalizes these and looks the rows up: 16
-of the 67 µs that a pod of a Deployment takes on 5,000 nodes.
+highest score, and so the normalized scores of all rows. They are computed for every pod. That is
+cheap because rows of one zone with the same number of pods of the workload have equal scores. There
+are a dozen such buckets, so ``score_table`` scores and normalizes these and looks the rows up,
+which takes 16 of the 67 µs that a pod of a Deployment takes on 5,000 nodes.
 
 Hostnames are counted by row, because each row is its own domain and needs no look-up.
 """

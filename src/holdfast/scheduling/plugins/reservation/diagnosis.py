@@ -57,7 +57,7 @@ class NodeCounts:
                 self.taints = (self.taints or Counter()) + Counter({taint_text(why.taint): 1})
 
     def left(self, inside: int) -> int:
-        """Return how many reservations neither refuse the pod nor are too small."""
+        """Return how many reservations accept the pod and are large enough."""
         return self.owned - (self.refused.total() if self.refused else 0) - inside
 
 
@@ -122,7 +122,7 @@ def summary(
     *,
     requires_reservation: bool,
 ) -> list[str]:
-    """Sum up over all nodes, the total last; alone only if a reservation is required."""
+    """Sum up over all nodes, the total last; a total of 0 only if a reservation is required."""
     refused: Counter[RefusalReason] = sum(
         (c.refused for c in counts.values() if c.refused), Counter()
     )

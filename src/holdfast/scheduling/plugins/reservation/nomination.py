@@ -66,8 +66,8 @@ def split_request(
 ) -> Allocations:
     """Split the request over the reservations; the nominated one gets first and takes the rest.
 
-    The pod slot is the nominated one's, and so is what has an identity. A reservation may
-    contribute only a host port.
+    The nominated reservation gets the pod slot and all resources with an identity. A reservation
+    may contribute only a host port.
     """
     request, ports = dict(pod.request), pod.host_ports
     if not others:

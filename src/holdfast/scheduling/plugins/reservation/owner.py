@@ -1,4 +1,4 @@
-"""What owners ask of their reservations: the same for owners with the same ones and request."""
+"""The request of owners to their reservations; owners with equal ones share it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True, eq=False)
 class OwnerRequest:
-    """The request of owners in all names that count, and the reservations that they match."""
+    """The request of owners in all resource names that count, and the reservations they match."""
 
     nodes: NodeTable
     reservations: ReservationCache
@@ -35,7 +35,7 @@ class OwnerRequest:
     """It asks for one reservation by name."""
     ports: frozenset[HostPort] = frozenset()
     device_backed: frozenset[int] = frozenset()
-    """Resources that devices provide on nodes which have none of their own; not counted there."""
+    """Resources that devices provide on nodes that do not have them; not counted there."""
     falls_back: bool = False
     """It may use unreserved resources where its reservations do not suffice."""
     ignored: frozenset[int] = frozenset()
@@ -57,7 +57,7 @@ class OwnerRequest:
     ordered: bool = field(init=False)
     """Some of its reservations have an order label: the lowest one beats any score."""
     options: ReservationOptions | None = None
-    """What other plugins say about the matched reservations."""
+    """The verdicts of other plugins about the matched reservations."""
     matched_rows: dict[int, MatchedRow] = field(init=False, default_factory=dict, repr=False)
     """The matched reservations of rows that were evaluated alone."""
 

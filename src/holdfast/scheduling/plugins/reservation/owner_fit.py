@@ -1,19 +1,20 @@
 """Tell whether an owner fits in what is free on a row plus what remains of its reservations there.
 
-For a reservation c on a row, with ``free`` what is neither requested nor held::
+For a reservation c on a row; ``free`` is what is neither requested nor held::
 
     Aligned, Restricted   request <= free + remaining(c)
     Default               request <= free + remaining of all matched Default ones of the row
     Restricted, and also  request <= remaining(c) for every restricted resource
 
 Reservations that are not matchable, reserve none of the requested resources or have none of them
-left do not apply: the row is then judged as if there were none. But a Restricted reservation that
-is too small rejects the pod. For a pod that ignores reservations, what remains of them is free.
+left do not apply: the row is then evaluated as if there were none. But a Restricted reservation
+that is too small rejects the pod. For a pod that ignores reservations, what remains of them is
+free.
 
 The rule is in ``fit_reservation`` alone, whose numbers and flags are those of one reservation or
 arrays over many. ``fit_owner`` calls it for all matched reservations at once and reduces the
-answers to rows; ``row_fit.fit_row`` calls it for each reservation of one row. Before, the rule
-stood in three places. It has no ``not``, ``and`` or ``if``, because these do not work for arrays:
+answers to rows; ``row_fit.fit_row`` calls it for each reservation of one row. Before, the rule was
+in three places. It has no ``not``, ``and`` or ``if``, because these do not work for arrays:
 ``x ^ True`` negates a flag and an array of flags.
 """
 
@@ -42,7 +43,7 @@ class ReservationFit(NamedTuple):
     """How a pod fits in a reservation, or in each of many."""
 
     applies: Flags
-    """It is matchable, and has some of the request left, restricts the pod, or one is required."""
+    """It is matchable, and it has some of the request left, limits the pod, or is required."""
     by_node: Flags
     """The request fits on the node with what the reservation contributes."""
     inside: Flags
@@ -50,7 +51,7 @@ class ReservationFit(NamedTuple):
     contributes: Flags
     """It has some of the request left."""
     covers: Flags
-    """It has all that it reserves of the request left, with those it adds up with."""
+    """With those it adds up with, it has left all of the request that it reserves."""
     serves: Flags
     """It can be used for the pod."""
 
@@ -68,8 +69,8 @@ def fit_reservation(
 ) -> ReservationFit:
     """Compare the needs of the pod with a reservation, or with many at once.
 
-    Sequences are in the order of the needs. ``spare`` is what the row would have left, ``added``
-    what the reservation and those it adds up with contribute, ``left`` what remains of the
+    Sequences are in the order of the needs. ``spare`` is what the row would have left; ``added`` is
+    what the reservation and those it adds up with contribute; ``left`` is what remains of the
     reservation alone. ``restricts``: the pod may have no more than that; ``asked``: the reservation
     reserves it. ``ports``: the reservation holds a host port of the pod.
     """
@@ -93,8 +94,8 @@ def fit_reservation(
 def passes(owner: OwnerRequest, served: Flags, shared: Flags, fits: Flags) -> Flags:
     """Tell whether a row passes, or which of many rows do.
 
-    A row passes if a reservation can be used, or if the pod requires none and fits without, and
-    none applies or the pod may fall back.
+    A row passes if a reservation can be used. It also passes if the pod requires none and fits
+    without one, and either none applies or the pod may fall back.
     """
     if owner.requires_reservation:
         return served
@@ -108,8 +109,9 @@ class OwnerFit:
     ``spare`` (by row), ``reach``, ``left`` and ``lacks`` (by reservation) have an array for each
     need: what the row would have left, the same with what the reservation contributes, what remains
     of the reservation, and whether that is less than its policy requires. ``excluded`` are the
-    reservations that other plugins exclude, ``unresolvable`` the rows where they exclude all
-    options, whatever pods leave; ``allowed_without`` the rows where they allow none to be used.
+    reservations that other plugins exclude; ``unresolvable`` are the rows where they exclude all
+    options, whatever pods leave; ``allowed_without`` are the rows where they allow the pod without
+    a reservation.
     """
 
     spare: list[Ints]
@@ -218,7 +220,7 @@ def _spare(owner: OwnerRequest, freed: FreedCapacity) -> list[Ints]:
                 held = owner.reservations.waiting.held(node, resource)
                 amount[at] = without_waiting(int(amount[at]), wanted, held)
         amounts.append(amount)
-    # The node has what it has in the names that the pod uses.
+    # The node's own amounts are in the names that the pod uses.
     return amounts + [np.zeros(len(rows), np.int64)] * (len(owner.needs) - len(amounts))
 
 
@@ -300,9 +302,8 @@ def reservation_scores(owner: OwnerRequest, fit: OwnerFit) -> Ints:
     0 if it has nothing left for the pod, else 1 or more. Where the pod must take the rest from the
     node, the score is one less, so a reservation that covers the request wins a tie.
 
-    What the pod requests beyond a reservation counts as using that up. Koordinator scores 0 there:
-    so five of six such owners went elsewhere, the reservation stayed unused, and both were paid
-    for.
+    A request larger than the reservation counts as using it up. Koordinator scores 0 there: so five
+    of six such owners ran elsewhere, the reservation stayed unused, and both were paid for.
     """
     columns, slots = owner.reservations.columns, owner.match.slots
     request, restricted = owner.compared, columns.restricted_policy[slots]
@@ -334,6 +335,7 @@ def row_scores(owner: OwnerRequest, fit: OwnerFit) -> Ints:
 def without_waiting(spare: int, wanted: int, held: int) -> int:
     """Return the spare amount without the effect of waiting reservations.
 
-    Where less than nothing is free, what waiting reservations hold is the cause, and is added back.
+    If the free amount is negative, the waiting reservations are the cause, so what they hold is
+    added back.
     """
     return min(-wanted, spare + held) if spare < -wanted else spare

@@ -1,10 +1,9 @@
 """The plan for an owner: it decides where the owner fits, and which reservations it uses there.
 
 NodeResourcesFit leaves rows with matched reservations to this plan, because free resources and
-those of reservations must be compared together. Which reservation is nominated is decided in
-Reserve. By then the pod is assumed, so the row has changed. The plan nominates by the result from
-before that change (``OwnerResults.before``), by which the row was chosen, and evaluates nothing
-again.
+those of reservations must be compared together. The reservation is nominated in Reserve. By then
+the pod is assumed, so the row has changed. The plan nominates by the result from before that change
+(``OwnerResults.before``), by which the row was chosen, and evaluates nothing again.
 """
 
 from __future__ import annotations
@@ -72,7 +71,7 @@ class OwnerPlan(OwnerRequest, OwnerEvictionRules, ReservationAllocator, NodeScor
     results: OwnerResults | None = field(default=None, init=False, repr=False)
     """Cached verdicts and scores."""
     cached_reasons: row_reasons.RowReasons | None = field(default=None, init=False, repr=False)
-    """Cached reasons of rejected rows, where other plugins have a say in them."""
+    """Cached reasons of rejected rows, if other plugins filter reservations."""
 
     def __post_init__(self) -> None:
         OwnerRequest.__post_init__(self)
@@ -133,7 +132,7 @@ class OwnerPlan(OwnerRequest, OwnerEvictionRules, ReservationAllocator, NodeScor
         return row_reasons.count_own_reasons(self, rows)
 
     def score(self, rows: AnyRows) -> RawScores:
-        """Prefer rows whose reservation the pod fills best, and the lowest order label to all."""
+        """Prefer rows whose reservation the pod fills best; the lowest order label beats all."""
         if self.ignores_reservations:
             return np.zeros(self.nodes.capacity)[rows]
         return self.current_results().scores(rows)

@@ -93,7 +93,7 @@ class ReservationPlugin(Plugin):
         return self.args.controller_settings
 
     def reads(self, pod: PodInfo, view: View) -> Hashable:
-        """Return what decides: the matched reservations, the request and the annotations."""
+        """Return all that is read: the matched reservations, the request and the annotations."""
         annotations = pod.pod.metadata.annotations
         if pod.is_reserve_pod:
             return placement_key(pod, view)

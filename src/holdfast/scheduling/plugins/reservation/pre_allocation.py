@@ -1,6 +1,6 @@
 """Filter and score nodes for a reservation that pre-allocates running pods.
 
-NodeResourcesFit passes every row: here it is decided where the request fits, where the resources of
+NodeResourcesFit passes every row: this plan decides where the request fits, where the resources of
 running pods suffice, and where the reservation would have to wait.
 
 All of it depends on the pods of all nodes. So each such reservation is a separate pod class, and
@@ -88,7 +88,7 @@ class PreAllocationPlan(ReservePodPlan, ReservationAllocator, NodeScorer):
     allowed_rows: Rows | None = None
     chosen: PreAllocationResult = NO_RESULT
     options: ReservationOptions | None = None
-    """What plugins say that give out what has an identity."""
+    """The verdicts of plugins that allocate resources with an identity."""
     _row_results: PreAllocationRows | None = field(default=None, init=False, repr=False)
 
     # The results depend on the pods of all nodes: no other plan is the same.

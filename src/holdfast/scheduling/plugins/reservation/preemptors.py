@@ -1,4 +1,4 @@
-"""A reservation for a preempting pod, so that no other pod gets what its victims free.
+"""Create a reservation for a preempting pod, so that no other pod gets what its victims free.
 
 It is created before the victims are evicted, in phase Waiting on the node to which the pod will be
 nominated, and only that pod may use it. Its scheduler name is no profile's, so that no scheduling
@@ -35,8 +35,8 @@ def reservation_for_preemptor(
 ) -> Sequence[ApiCall]:
     """Return the calls that create the reservation, fewer if it is there already.
 
-    There are none for a pod that needs none, or can have none: one that has reservations of its own
-    on the node or ignores them, a reserve pod, and a pod with claims for devices.
+    There are no calls for a pod that needs no reservation or can have none: a pod that matches
+    reservations on the node or ignores them, a reserve pod, and a pod with claims for devices.
     """
     if not _may_have_one(pod, node, world):
         return ()
@@ -57,7 +57,7 @@ def reservation_for_preemptor(
 
 
 def reservation_name(pod: PodInfo, node: str) -> str:
-    """Return the name of the reservation; another node has another one."""
+    """Return the name of the reservation; it depends on the node."""
     return f"preemptor-{pod.pod.uid}-{zlib.crc32(node.encode()):08x}"
 
 

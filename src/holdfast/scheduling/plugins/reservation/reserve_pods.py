@@ -142,7 +142,7 @@ def placement_key(pod: PodInfo, view: View) -> Hashable:
         return (pinned, pod.uid)
     spec = reservation.spec
     if spec.pre_allocation:
-        # A pre-allocating reservation is a class of its own and depends on the pods of all nodes.
+        # A pre-allocating reservation is a separate class and depends on the pods of all nodes.
         return (pinned, pod.uid, reservation.metadata.resource_version, view.nodes.pods_version)
     return (pinned, spec.allocate_policy, spec.template is None)
 
@@ -203,9 +203,9 @@ def bind_reservation(placement: Placement, result: PreAllocationResult | None = 
 def _write_status(placement: Placement, result: PreAllocationResult | None) -> ApiCalls:
     """Write the annotations, then the node and whether the resources are available already.
 
-    Both are written with the resource version just read, so that a reservation that meanwhile
-    expired, was deleted or was bound is not overwritten. Annotations mean nothing before the
-    status says that the reservation is active, so they are not undone.
+    Both are written with the resource version just read, so that a reservation that has expired or
+    was deleted or bound since is not overwritten. Annotations mean nothing before the status says
+    that the reservation is active, so they are not undone.
     """
     pod_info = placement.pod
     path = RESERVATIONS.path(name=pod_info.name)
@@ -247,7 +247,7 @@ def _phase_and_conditions(
         return {"phase": AVAILABLE, "conditions": placed(placement.now)}
     keys = [pod.key for pod in result.pods]
     message = waiting_message(keys, more=result.shortfall > 0, several=False)
-    # Whatever their labels say later, this tells that they were pre-allocated.
+    # Their labels may change later; this records that they were pre-allocated.
     users = [{"namespace": p.namespace, "name": p.name, "uid": p.uid} for p in result.pods]
     users.sort(key=itemgetter("uid"))
     status = {"phase": WAITING, "conditions": waiting(placement.now, message)}
@@ -287,7 +287,7 @@ def _was_bound(placement: Placement) -> Generator[ApiCall, Any, bool]:
 
 
 def allocatable(pod_info: PodInfo) -> dict[str, AmountText]:
-    """Return what the reservation will hold: the template's requests, overlaid by a resize.
+    """Return what the reservation will hold: the template's requests, updated by a resize.
 
     If it was edited after it was scheduled, it is resized later.
     """

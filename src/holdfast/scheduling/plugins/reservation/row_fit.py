@@ -3,9 +3,9 @@
 Every owner that is placed changes one row. Evaluating it takes 6 µs (24 with five reservations
 there), and 85 through arrays, of the 100 that a decision takes (benchmarks/reservations.py).
 
-What is constant for a pod is looked up once a row (``MatchedReservation``). Its columns are the
-memory of the arrays that ``owner_fit`` reads, cell by cell, so there is nothing to keep in step.
-The results of both ways must be equal: the conformance suite and tests/reservations compare them.
+What is constant for a pod is looked up once per row (``MatchedReservation``). Its columns are the
+memory of the arrays that ``owner_fit`` reads, cell by cell, so nothing has to be copied. The
+results of both ways must be equal: the conformance suite and tests/reservations compare them.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class MatchedReservation(NamedTuple):
     slot: int
     ports: bool
     adds_up: bool
-    """What remains of it adds up with others."""
+    """Its remaining amounts add up with those of others."""
     restricts: tuple[bool, ...]
     asked: tuple[bool, ...]
     left_at: tuple[Cells[int], ...]

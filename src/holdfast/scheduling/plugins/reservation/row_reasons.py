@@ -1,9 +1,9 @@
-"""Why rows do not pass for an owner: what is short in its reservations, in Koordinator's texts.
+"""Explain why rows do not pass for an owner: the shortages, in Koordinator's texts.
 
 There is a way for one row and a way for many, because a rejected owner needs the reasons of all
 nodes in each attempt. An owner of 1,000 reservations of CPUs and GPUs that fits in none cost 1.6 s
-of CPU time when each row was asked. Computed for all rows at once the first attempt costs 130 ms.
-Reasons of rows that do not change are kept, so the next attempt costs 8 ms.
+of CPU time when each row was evaluated alone. If all rows are computed at once, the first attempt
+costs 130 ms. Reasons of rows that do not change are kept, so the next attempt costs 8 ms.
 """
 
 from __future__ import annotations
@@ -146,7 +146,7 @@ def _reasons_with_options(owner: OwnerRequest, options: ReservationOptions, rows
 def count_own_reasons(owner: OwnerRequest, rows: Rows) -> Mapping[str, int]:
     """Count what ``own_reasons`` returns, for a pod that asks for no reservation by name."""
     asked = np.isin(owner.match.rows, rows)
-    # A row without a matched reservation is one where none matches.
+    # On a row without a matched reservation none is matchable.
     count_by_reason = Counter({NO_MATCH: len(rows) - int(np.count_nonzero(asked))})
     silent = asked.copy()
     for text, counts in _counted_reasons(owner, fit_owner(owner)):

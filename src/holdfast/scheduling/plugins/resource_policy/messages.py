@@ -1,4 +1,4 @@
-"""What a pod's condition, its events and ``holdfast why`` say about units."""
+"""The messages about units in a pod's condition, in its events and in ``holdfast why``."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def reasons_of(units: PodUnits, combination: Combination, states: UnitStates) ->
 
 
 def full_unit(units: PodUnits, unit: int, used: list[int]) -> str:
-    """Say that a unit is full, with what it has and what it may have."""
+    """Return the message that a unit is full, with its use and its cap."""
     parts = []
     cap = units.policy.units[unit].max_count
     if cap is not None and used[0] >= cap:

@@ -1,6 +1,6 @@
 """The plan for a pod that a policy governs: filter, score, tiers, preemption, what is reserved.
 
-Thousands of nodes have a few combinations of units, and which units are open is a few numbers. So
+Thousands of nodes have a few combinations of units, and a few numbers tell which units are open. So
 all results are computed by combination and looked up by row. If every node were filtered, ranked
 and scored for each governed pod, there would be 1,300 decisions a second on 5,000 nodes, not
 20,000.
@@ -9,7 +9,7 @@ and scored for each governed pod, there would be 1,300 decisions a second on 5,0
 The engine compares arrays by identity and keeps what it cached for them.
 
 For preemption a full unit is a limit on the pods that may stay. When its rows were dry-run one by
-one instead, one preemptor took 195 ms on 1,000 nodes with ten pods each, and takes 0.3 ms now.
+one instead, one preemptor took 195 ms on 1,000 nodes with ten pods each; now it takes 0.3 ms.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ class PolicyPlan(NodeFilter, NodeScorer, Tiers, PreemptionRules, Reserver):
         return self.units.combination_numbers(rows).astype(np.int64)
 
     def retry_at(self, pod: PodInfo, rows: Rows) -> float | None:
-        """Return when the next time-out is over that rejected nodes wait for."""
+        """Return when the next time-out that rejected nodes wait for is over."""
         waits = self.units.shortest_wait(rows)
         return timeout_end(self.policy, pod, waits) if waits else None
 
@@ -161,8 +161,8 @@ class PolicyPlan(NodeFilter, NodeScorer, Tiers, PreemptionRules, Reserver):
         """Return how much of each unit is left, as limits of its rows.
 
         One limit is on the number of pods of the group, the others on the limited resources: so
-        preemption evaluates all nodes at once. Which nodes wait for units of higher priority,
-        evicting pods of a node cannot change.
+        preemption evaluates all nodes at once. Evicting pods of a node does not change which nodes
+        wait for units of higher priority.
         """
         return self.pod_limits_in_sets(NO_CHANGE)
 
@@ -205,7 +205,7 @@ class PolicyPlan(NodeFilter, NodeScorer, Tiers, PreemptionRules, Reserver):
         return lambda pod: usage.measure(pod)[position] if usage.counts(pod) else 0
 
     def _limit_key(self, position: int) -> tuple[object, ...]:
-        """Return everything that decides how much a pod counts."""
+        """Return everything that determines how much a pod counts."""
         usage, policy = self.units.usage, self.policy
         what = usage.resources[position - 1] if position else "pods"
         counted = (policy.counts_terminating, policy.counts_since)
@@ -278,8 +278,8 @@ class PolicyPlan(NodeFilter, NodeScorer, Tiers, PreemptionRules, Reserver):
     def tier_rows(self) -> list[Rows] | None:
         """Return the rows of each tier that pass the filter; None unless only priorities count.
 
-        A tier is the open combinations of one priority. Its array stays until a node changes, and
-        then if its rows are the same.
+        A tier is the open combinations of one priority. Its array stays the same until a node
+        changes, and also after that if its rows are the same.
         """
         if not self.ordered or self._reserved is not None:
             return None

@@ -104,7 +104,7 @@ class ResourcePolicyPlugin(Plugin):
         return ResourcePolicySettings(self.args.drain_excess)
 
     def reads(self, pod: PodInfo, view: View) -> Hashable:
-        """Return the policies that select the pod, its group in each, and what else decides."""
+        """Return the policies that select the pod, its group in each, and other inputs."""
         policies = view.world.policies
         if not policies:
             return None
@@ -122,9 +122,9 @@ class ResourcePolicyPlugin(Plugin):
         )
 
     def key_outside_spec(self, pod: PodInfo, view: View) -> Hashable:
-        """Return what decides outside the spec: time-outs, claims, and the pod's reservations."""
+        """Return the inputs outside the spec: time-outs, claims, and the pod's reservations."""
         policies = view.world.policies
-        # Asked for every pod: all but a few leave here.
+        # Called for every pod: nearly all return here.
         if not (self._reservations_first or pod.namespace in policies.timeout_namespaces):
             return self._claimed(pod, view)
         keys: list[tuple[Hashable, ...]] = [
@@ -145,7 +145,7 @@ class ResourcePolicyPlugin(Plugin):
         return timeouts_passed(policy, pod, view.now), reserved
 
     def _requested(self, pod: PodInfo) -> tuple[int, ...]:
-        """Return the resources of which a reservation must hold any to come first."""
+        """Return the resources; a reservation must hold one of them to come first."""
         return tuple([resource for resource, _ in pod.request]) if self._reservations_first else ()
 
     def pre_filter(self, pod: PodInfo, view: View) -> PolicyPlan | Skip | Reject:

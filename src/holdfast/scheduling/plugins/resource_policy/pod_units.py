@@ -28,7 +28,7 @@ NO_UNIT = -1
 
 @dataclass(frozen=True, slots=True)
 class UnitStates:
-    """Which units are full, and which priorities are waited for.
+    """The full units, and the priorities that are waited for.
 
     ``full`` is per unit. ``waits_for`` are the priorities that nodes of lower priority wait for,
     ascending; a node may be used if it is below at most ``passed_over`` of them.
@@ -52,7 +52,7 @@ class UnitStates:
 class PodUnits:
     """A policy, and what the pods of one group use of its units.
 
-    ``amounts`` is what the pod to be placed requests of the limited resources, ``timeouts`` how
+    ``amounts`` is what the pod to be placed requests of the limited resources; ``timeouts`` is how
     many time-outs of whenTryNextUnits it has waited for. ``selectors`` are those of the workloads
     that control pods.
     """
@@ -121,7 +121,7 @@ class PodUnits:
         return None
 
     def exceeded(self, unit: int, used: list[int]) -> bool:
-        """Return whether a unit has more than it may, with this pod among the counted ones."""
+        """Return whether a unit exceeds a cap, with this pod counted."""
         cap = self.policy.units[unit].max_count
         if cap is not None and used[0] > cap:
             return True
@@ -174,7 +174,7 @@ class PodUnits:
     def code(self, units: Combination, states: UnitStates) -> int:
         """Return the verdict of nodes that belong to these units.
 
-        That a node waits for units of higher priority cannot be changed by evicting its pods.
+        Evicting a node's pods does not end its wait for units of higher priority.
         """
         if not units and self.policy.strict:
             return Code.UNRESOLVABLE
@@ -219,7 +219,7 @@ class PodUnits:
 def timeouts_passed(policy: Policy, pod: PodInfo, now: float) -> int:
     """Return how many time-outs of whenTryNextUnits have passed since a pod was created.
 
-    More than there are priorities make no difference.
+    At most the number of priorities is returned, because more make no difference.
     """
     if policy.next_units != names.TIMEOUT_OR_EXCEED_MAX:
         return 0

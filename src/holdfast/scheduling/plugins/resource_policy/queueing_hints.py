@@ -1,14 +1,14 @@
 """Queueing hints: which events may let a policy accept a pod that it rejected.
 
-The world already contains the change. What the units were before is computed from the old objects,
-and a pod is requeued if some node got a better verdict, so that pods of other groups and unrelated
-updates of nodes requeue nothing.
+The world already contains the change. The previous states of the units are computed from the old
+objects, and a pod is requeued if some node got a better verdict, so that pods of other groups and
+unrelated updates of nodes requeue nothing.
 
-Two things are not in the totals that are compared. Nominated pods are not, so a pod that they kept
-out of a unit was not requeued when a bound pod left it. And a pod counts from its assumption on,
-for which there is no event. Where one of them matters, the totals are not compared and the pod is
-requeued: one attempt too many costs little, but after a missed event it would wait for five
-minutes.
+Two things are not in the totals that are compared. Nominated pods are not in them, so a pod that
+they kept out of a unit was not requeued when a bound pod left it. And a pod counts from its
+assumption on, for which there is no event. Where one of them matters, the totals are not compared
+and the pod is requeued: a needless attempt costs little, but after a missed event the pod would
+wait for five minutes.
 """
 
 from __future__ import annotations
@@ -160,7 +160,7 @@ def _present(units: PodUnits, states: UnitStates) -> list[int]:
 
 
 def _selects(obj: ResourcePolicy, pod: PodInfo) -> bool:
-    """Return whether a policy selects a pod; one that cannot be compiled may have."""
+    """Return whether a policy selects a pod; one that cannot be compiled may have selected it."""
     try:
         return compile_policy(obj).selector.matches(pod.labels)
     except HoldfastError:

@@ -1,9 +1,9 @@
-"""What is written on a pod when it is placed in a unit: labels, annotations, the deletion cost.
+"""Write the labels, annotations and deletion cost of a pod that is placed in a unit.
 
 Annotations and the deletion cost are sent with the Binding, which costs no request. Labels cannot
-be, and are the dangerous part: a workload finds its pods by them. A policy that wrote a label of
-the selector of a ReplicaSet took each pod away from it as soon as it was placed, and 2 replicas
-became 162 pods, until the nodes were full.
+be sent with it, and they are dangerous, because a workload finds its pods by them. A policy that
+wrote a label of a ReplicaSet's selector removed each pod from the ReplicaSet as soon as it was
+placed, and 2 replicas became 162 pods, until the nodes were full.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ def annotate(units: PodUnits, placement: Placement) -> None:
     """Add the unit's annotations and the deletion cost to those that are sent with the Binding.
 
     Annotations of other plugins are not replaced: they say what the pod has allocated. The deletion
-    cost is marked as the controller marks it, so that it is not written again; one that the pod
-    has already is the user's.
+    cost is marked as the controller marks it, so that it is not written again; a cost that the pod
+    has already was set by the user.
     """
     unit, sent = _best_unit(units, placement.row), placement.annotations
     for key, value in {} if unit is None else units.policy.units[unit].pod_annotations.items():
@@ -53,8 +53,8 @@ def write_labels(units: PodUnits, placement: Placement) -> ApiCalls:
 def _is_of_controller(units: PodUnits, placement: Placement, key: str) -> bool:
     """Return whether the pod's controller selects by a label, or set it and no unit did.
 
-    The controller would replace a pod with another value, again and again. The value alone does not
-    tell: another unit may have written the very value that the controller selects by.
+    The controller would replace a pod with another value, again and again. The value alone is not
+    sufficient: another unit may have written the same value that the controller selects by.
     """
     if key in units.selectors.of_controller(placement.pod).keys:
         return True

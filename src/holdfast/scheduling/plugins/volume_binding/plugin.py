@@ -93,7 +93,7 @@ class VolumeBinder(NodeFilter, PreemptionRules, Reserver):
         return self._row_volumes
 
     def filter(self, rows: AnyRows, change: PodChange = NO_CHANGE) -> Verdicts:
-        """Reject as unresolvable where a volume cannot be used, found or provisioned."""
+        """Reject rows where a volume cannot be used, found or provisioned, as unresolvable."""
         faults = self.row_volumes.faults[rows]
         return np.where(faults == 0, Code.PASS, Code.UNRESOLVABLE).astype(np.int8)
 

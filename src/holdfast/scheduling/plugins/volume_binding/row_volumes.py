@@ -1,8 +1,8 @@
 """The volumes that a pod's claims would get, on every row at once.
 
-The loop is over claims and volumes, never over nodes: each volume goes to all rows that can use it
-and have no smaller one yet. As in kube-scheduler, a claim that the pod mounts twice must find
-capacity twice, but gets one volume.
+The loop is over claims and volumes, never over nodes: each volume is assigned to all rows that can
+use it and have no smaller one yet. As in kube-scheduler, a claim that the pod mounts twice must
+find capacity twice, but gets one volume.
 """
 
 from __future__ import annotations
