@@ -94,7 +94,7 @@ def _parsed(path: Path) -> list[Any]:
 
 
 def _checked(document: Any) -> Any:
-    """Return a document that says what it is."""
+    """Check the kind and apiVersion of a document."""
     if not isinstance(document, dict):
         return document
     missing = [name for name in ("apiVersion", "kind") if name not in document]

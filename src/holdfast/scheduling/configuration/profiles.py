@@ -1,6 +1,6 @@
 """Build a profile from the file: its plugins, the plugins of each extension point, and weights.
 
-Plugin sets are merged with the defaults and expanded into one list a point, by upstream's rules.
+Plugin sets are merged with the defaults and expanded into one list per point, by upstream's rules.
 """
 
 from __future__ import annotations
