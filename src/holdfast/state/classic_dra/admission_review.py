@@ -49,7 +49,7 @@ def answer_review(
 ) -> tuple[Result, JsonObject]:
     """Return the result and the response to a review; raises BadRequest if it cannot be read.
 
-    ``name_of`` returns a new name of a shadow by that of its entry. ``scheduler_name`` is given to
+    ``name_of`` returns a new shadow name for the name of an entry. ``scheduler_name`` is given to
     pods with classic claims whose scheduler is the default.
     """
     try:

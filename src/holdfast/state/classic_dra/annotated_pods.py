@@ -61,7 +61,7 @@ def with_shadows(
 ) -> Parts:
     """Add a shadow for each classic claim of the annotation, and the references of containers.
 
-    ``name_of`` returns the name of a shadow by that of its entry. What is there already stays, so
+    ``name_of`` returns the shadow name for the name of an entry. What is there already stays, so
     that a second call changes nothing. The annotation gets its typed form. Raises BadRequest.
     """
     entries = read_annotation(metadata, spec, path)
@@ -165,7 +165,7 @@ class _Spec(Struct, frozen=True):
 
 
 class _Pod(Struct, frozen=True):
-    """The types of what is read of a manifest, which no API server has checked."""
+    """The types of the fields that are read from a manifest that no API server has checked."""
 
     metadata: _Metadata = _Metadata()
     spec: _Spec = _Spec()

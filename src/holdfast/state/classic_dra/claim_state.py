@@ -69,7 +69,7 @@ def is_usable(claim: ClassicClaim) -> bool:
 
 
 def has_room_for(claim: ClassicClaim, uid: str) -> bool:
-    """Return whether a consumer may use an allocated claim beside the present ones."""
+    """Return whether a consumer may share an allocated claim with the present ones."""
     consumers = claim.status.reserved_for
     if not consumers or claim.is_reserved_for(uid):
         return True

@@ -1,4 +1,4 @@
-"""What a pod's classic claims wait for, as JSON data for ``holdfast why``."""
+"""Explain what a pod's classic claims wait for, as JSON data for ``holdfast why``."""
 
 from __future__ import annotations
 

@@ -4,9 +4,9 @@ Objects arrive in two ways, by the watch and in responses to writes of the sched
 ``NewestObjects`` keeps the newest version. It also remembers deleted uids: a response that arrives
 after the deletion would bring the object back, and no further event would remove it.
 
-A claim is reserved in memory from the decision on. Otherwise pods of one scheduler would write
-against each other, and two pods that need the same two claims would wait for each other (decision
-0017).
+A claim is reserved in memory from the decision on. Otherwise the writes of pods of one scheduler
+would conflict with each other, and two pods that need the same two claims would wait for each other
+(decision 0017).
 """
 
 from __future__ import annotations
@@ -206,8 +206,8 @@ class NewestObjects(Generic[T]):
 class SelectedNodes:
     """Counts of PodSchedulings by ``selectedNode``, as a column.
 
-    Such pods use no resources of the node yet, so other scores do not know about them. Without this
-    column equal pods selected the same few nodes and were refused, which took 10 writes a pod.
+    Such pods use no resources of the node yet, so other scores do not count them. Without this
+    column equal pods selected the same few nodes and were refused, which took 10 writes per pod.
     """
 
     __slots__ = ("_at", "_column", "_counts", "_nodes")
