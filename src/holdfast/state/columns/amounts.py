@@ -25,9 +25,9 @@ class NodeAmounts:
     ``divisor`` is allocatable in float64 with 1 in place of 0, so that no division needs a check.
     ``nodes_without[r]`` counts the nodes that have none of resource r. ``nonzero`` is the cpu and
     memory that scoring counts as requested (a container without a request counts a default),
-    ``free_times_100`` a hundred times allocatable less ``nonzero``, and ``requested_float`` the
+    ``free_times_100`` is 100 * (allocatable - ``nonzero``), and ``requested_float`` has the
     real requests of the two. These are float64: exact below 2^46, and three times as fast. The
-    ``*_at`` lists have one memoryview a resource, to read single cells at half the cost.
+    ``*_at`` lists have one memoryview per resource, to read single cells at half the cost.
     """
 
     __slots__ = (

@@ -22,7 +22,7 @@ class Cells(Protocol[T]):
 
 
 def cells(column: NDArray[Any]) -> Cells[Any]:
-    """Return a view of a column's memory: 47 ns a cell, where ``column[row]`` takes 72.
+    """Return a view of a column's memory: 47 ns per cell, where ``column[row]`` takes 72.
 
     >>> import numpy as np
     >>> column = np.zeros(3)

@@ -11,7 +11,7 @@ Rank = tuple[bool, str, str, str]
 
 
 class Claimant(NamedTuple):
-    """How early a pod was scheduled, and whether it ignores reservations."""
+    """The rank of a pod: how early it was scheduled, and whether it ignores reservations."""
 
     rank: Rank = (True, "", "", "")
     """Of two claimants the one with the lower rank has the resource."""
@@ -28,9 +28,10 @@ def assumed_claimant(pod: PodInfo) -> Claimant:
 
 
 def claimant_of(pod: PodInfo, known: Claimant | None = None) -> Claimant:
-    """Return when a pod was scheduled, else created, then its uid; the same in every process.
+    """Return the rank of a pod: when it was scheduled, else created, then its uid.
 
-    ``known``: what was read of an earlier version. A label that is written later changes nothing.
+    It is the same in every process. ``known``: what was read of an earlier version. A label that is
+    written later changes nothing.
     """
     meta, ignores = pod.pod.metadata, pod.labels.get(IGNORED) == "true"
     when = ""

@@ -78,7 +78,7 @@ class ConsumersInFlight:
 
 
 def too_many_consumers(claim: str, most: int) -> str:
-    """Say that a claim, ``namespace/name``, has as many consumers as it can have."""
+    """Return the message that a claim, ``namespace/name``, has as many consumers as it can have."""
     return (
         f"resourceclaim in use: {claim} is reserved for {most} pods, the most that a claim can have"
     )

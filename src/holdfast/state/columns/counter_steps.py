@@ -2,8 +2,8 @@
 
 The first pod with affinity or spread by a label key that no selector used before regroups all pods:
 320 ms for 150,000 pods, if it is done at once in PreFilter. In steps the longest takes 27 ms. Pods
-that were not regrouped yet stay in groups by the keys of before, which are right for all selectors
-of before. So every pause leaves a usable state, and a cycle that needs the new keys now can still
+that were not regrouped yet stay in groups by the previous keys, which are right for all previous
+selectors. So every pause leaves a usable state, and a cycle that needs the new keys now can still
 regroup the rest at once.
 """
 
@@ -16,10 +16,10 @@ from holdfast.state.columns.epochs import Epoch, Epochs
 from holdfast.state.columns.pod_placements import PodPlacements
 
 _PODS_A_STEP = 1000
-"""So many pods are regrouped in two milliseconds."""
+"""Pods to regroup per step; about 2 ms."""
 _MAX_MADE = 4096
 _FEW_COUNTERS = 16
-"""So many may be made at once: that takes some ten milliseconds."""
+"""This many may be made at once; that takes about ten milliseconds."""
 
 
 class CounterSteps:
@@ -54,7 +54,7 @@ class CounterSteps:
     ) -> Iterator[None]:
         """Make the counters of these selectors for a namespace, ``owner``.
 
-        ``key`` stands for what is wanted: until a counter is dropped, a second call does nothing.
+        ``key`` identifies these selectors: until a counter is dropped, a second call does nothing.
         """
         return iter(()) if self.has_counted(key) else self._count(key, owner, wanted)
 
@@ -88,10 +88,10 @@ class CounterSteps:
                 self.counters_dropped()
 
     def counters_dropped(self) -> None:
-        """Make the counters again that are wanted next; results that read old ones are invalid.
+        """Forget what was made: counters are made again on demand, and old results are invalid.
 
-        Also called when the node table grows, which drops all counters. While the keys stayed then,
-        the next cycle of each class matched all groups of pods at once.
+        Also called when the node table grows, which drops all counters. When the keys were kept
+        then, the next cycle of each class matched all groups of pods at once.
         """
         self._made.clear()
         self._epochs.bump(Epoch.COUNTERS)

@@ -34,9 +34,9 @@ class DomainCount:
 
     ``counts[v]`` counts pods on nodes whose label has value id v. ``padded`` is ``counts`` with a 0
     at the end, which rows without the label (id -1) read. ``present`` tells which domains have an
-    eligible node; None means all. ``seen`` is the position in the node journal at the last recount,
-    ``eligible`` the rows that counted then, ``per_row`` the counts per row. Without an eligibility
-    every row with the label counts.
+    eligible node; None means all. ``seen`` is the position in the node journal at the last recount;
+    ``eligible`` are the rows that counted then; ``per_row`` has the counts per row. Without an
+    eligibility every row with the label counts.
     """
 
     __slots__ = ("_counts_at", "_eligible", "_eligible_at", "_journal", "_total", "counts",
@@ -195,7 +195,7 @@ def selects(
     labels: Mapping[str, str],
 ) -> bool:
     """Return whether all selectors match pods with these labels in that namespace."""
-    # Asked for every pair of groups: `all` takes twice as long.
+    # Called for every pair of groups: `all` takes twice as long.
     for selector in pod_selectors:  # noqa: SIM110
         if not selector.matches(namespace, namespace_labels, labels):
             return False

@@ -7,24 +7,24 @@ from enum import StrEnum
 
 
 class Epoch(StrEnum):
-    """An input of cached results besides the rows of nodes; a change of it makes them outdated.
+    """An input of cached results other than the rows of nodes; its changes make them outdated.
 
     A plugin names those that its results depend on in ``Traits.epochs``.
     """
 
     LAYOUT = "layout"
-    """The length of all arrays of rows, and that objects which plans hold were dropped. Every plan
-    depends on it."""
+    """The length of all arrays of rows; it also moves when objects that plans hold are dropped.
+    Every plan depends on it."""
     NODES = "nodes"
-    """Which nodes there are."""
+    """The set of nodes."""
     IMAGES = "images"
-    """Which images there are, and on how many nodes."""
+    """The set of images, and the number of nodes that have them."""
     LABELS = "labels"
     """Which label keys of pods are visible, that is, named by some selector."""
     POD_LABELS = "pod_labels"
     """The labels of a pod on a node, where its row has not changed otherwise."""
     COUNTERS = "counters"
-    """Counters of pods were dropped to make place for others."""
+    """Counters of pods were dropped to make room for others."""
     EXISTING_TERMS = "existing_terms"
     """Which affinity terms the pods on nodes have."""
     NAMESPACES = "namespaces"
@@ -50,7 +50,7 @@ class Epoch(StrEnum):
     SHARED_DEVICES = "shared_devices"
     """Whether there are devices shared by percent."""
     NUMA = "numa"
-    """Whether CPUs or NUMA nodes concern any node."""
+    """Whether CPUs or NUMA nodes matter on any node."""
 
 
 class Epochs:

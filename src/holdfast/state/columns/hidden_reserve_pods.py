@@ -1,12 +1,12 @@
 """The counts of the node table without the reserve pods of a pod's own reservations.
 
 A reserve pod is counted by selectors and has affinity terms, ports and volumes like a pod, but for
-the owners of its reservation it must not exist. Their counts are the common ones less a sparse
-correction, which is computed again only when the hidden reserve pods, or nodes, change.
+the owners of its reservation it must not exist. The owners' counts are the common ones minus a
+sparse correction, which is computed again only when the hidden reserve pods, or nodes, change.
 
-Two other ways were considered (decision 0007). Counters for each class of owners: each placement
-would update all of them. A hypothetical change that removes the reserve pods: results under such a
-change are not cached. A correction costs one ``bincount``, also for 5,000 reserve pods, because
+Two other ways were considered (decision 0007). With counters for each class of owners, each
+placement would update all of them. With a hypothetical change that removes the reserve pods, no
+results would be cached. A correction costs one ``bincount``, also for 5,000 reserve pods, because
 those of one shape (labels and terms) are matched once.
 """
 
@@ -34,7 +34,7 @@ PodsByRow = Mapping[int, tuple[PodInfo, ...]]
 
 
 class ReservePodShape(NamedTuple):
-    """What selectors and affinity terms read of a reserve pod; many reserve pods have the same."""
+    """The data of a reserve pod that selectors and affinity terms read; many pods have the same."""
 
     namespace: str
     labels: tuple[tuple[str, str], ...]

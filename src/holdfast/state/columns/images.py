@@ -1,4 +1,4 @@
-"""Which container images are on which nodes."""
+"""An index of the container images on nodes."""
 
 from __future__ import annotations
 

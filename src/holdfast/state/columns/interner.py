@@ -17,7 +17,7 @@ _FIRST_RESOURCES = ("cpu", "memory", "ephemeral-storage", "pods")
 class Interner(Generic[T]):
     """A table of values and their ids; an id is never reused for another value.
 
-    Arrays and cached results contain ids, and nothing knows which of them are still in use.
+    Arrays and cached results contain ids, and it is not known which of them are still in use.
 
     >>> words = Interner[str]()
     >>> words.id("a"), words.id("b"), words.id("a"), words[1]
@@ -65,9 +65,9 @@ class ResourceNames(Interner[str]):
     """Resource names; CPU, MEMORY, EPHEMERAL and PODS have fixed ids.
 
     Every id costs the node table a column as long as the process runs, and pods can request
-    resources of any name: twelve pending pods with 256 names each took 800 MB with 5,000 nodes.
-    So at most ``MOST_FROM_PODS`` names that only pods have get ids of their own; all further ones
-    share that of ``OTHER_RESOURCES``, which no node has. The pods are rejected all the same.
+    resources of any name: twelve pending pods with 256 names each took 800 MB with 5,000 nodes. So
+    at most ``MOST_FROM_PODS`` names that only pods have get separate ids; all further names share
+    that of ``OTHER_RESOURCES``, which no node has. The pods are rejected in either case.
 
     ``spec_cache`` and ``terms_cache`` store what ``pod_info`` read of pods with equal specs.
     ``of_classes`` are the names of device classes, which get ids whenever pods request them.

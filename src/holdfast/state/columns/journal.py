@@ -2,10 +2,10 @@
 
 Each row stores the sequence number of its last change, so a reader finds the rows that changed
 since with one comparison over a column. The last few rows are also kept in order, so that a reader
-that is one placement behind reads no arrays. A ``JournalReader`` reads several journals at once, a
+that is one placement behind reads no arrays. A ``JournalReader`` reads several journals at once. A
 ``DerivedColumn`` is recomputed from one.
 
-The journal does not know its readers. Every cached result of a plugin is one, so there may be
+The journal does not store its readers. Every cached result of a plugin is one, so there may be
 thousands. A set of changed rows for each of them would have to be written at every placement, also
 for those that are never read again.
 """
@@ -171,7 +171,7 @@ def _merged(row_sets: list[StaleRows]) -> StaleRows:
 class DerivedColumn:
     """A column computed from other columns of the same row, and refreshed on demand.
 
-    ``many`` computes a slice or an array of rows, ``one`` a single row; both must agree.
+    ``many`` computes a slice or an array of rows; ``one`` computes a single row; both must agree.
     """
 
     __slots__ = ("_cursor", "_journal", "_many", "_one", "at", "values")

@@ -3,8 +3,8 @@
 Selectors are matched against groups, not against pods: fifty thousand pods of five hundred
 workloads are five hundred groups. Only *selector keys* count, the label keys that some selector
 uses: the ordinal label of a StatefulSet's pods makes no groups while no selector uses it. Waiting
-pods of one group also share the queueing hints: asked for each pod of a StatefulSet, they cost 180
-ms an event with 5,000 pods.
+pods of one group also share the queueing hints: called for each pod of a StatefulSet, they cost 180
+ms per event with 5,000 pods.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ class LabelGroup:
 class LabelGroups:
     """All groups; ids are never reused.
 
-    ``selector_keys`` decide about the group of a pod. When keys are added, the pods of all groups
-    have to be grouped again; those of ``outdated`` groups have not been so far. All pods are
-    grouped by ``complete_keys``, the keys of before.
+    ``selector_keys`` determine the group of a pod. When keys are added, the pods of all groups have
+    to be grouped again; those of ``outdated`` groups are not grouped again yet. All pods are
+    grouped by ``complete_keys``, the previous keys.
     """
 
     __slots__ = ("_groups", "_next", "_prune_at", "complete_keys", "outdated", "selector_keys")

@@ -52,7 +52,7 @@ class NodeRows:
         self.device_journal = Journal(self.capacity)
         self.derived_columns: dict[object, DerivedColumn] = {}
         self.additional_amounts: dict[str, Mapping[str, int]] = {}
-        """Amounts that nodes have besides what they list, by node name; also of unknown nodes."""
+        """Amounts that nodes have but do not list, by node name; also of unknown nodes."""
         self._free_rows: list[int] = []
 
     @property
@@ -141,9 +141,10 @@ class NodeRows:
         return row
 
     def set_additional_amounts(self, name: str, amounts: Mapping[str, int]) -> None:
-        """Set what a node has besides what it lists, by resource name; cpu in millicores.
+        """Set what a node has but does not list, by resource name; cpu in millicores.
 
-        What the node lists wins, also 0. The amounts are kept while there is no such node.
+        An amount that the node lists takes precedence, even 0. The amounts are kept while there is
+        no such node.
         """
         if self.additional_amounts.get(name, _NOTHING) == amounts:
             return

@@ -1,4 +1,4 @@
-"""The node table: one row a node, with the pods on it, and journals of what changed."""
+"""The node table: one row per node, with the pods on it, and journals of what changed."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class NodeTable(NodeRows):
     def has_pods_below(self, priority: int) -> bool:
         """Return whether any pod has a lower priority.
 
-        Without this question, a rejected pod looked for victims on 5,000 full nodes for 44 ms.
+        Without this check, a rejected pod looked for victims on 5,000 full nodes for 44 ms.
         """
         priorities = self._placements.priorities
         return bool(priorities) and min(priorities) < priority
@@ -211,7 +211,7 @@ class NodeTable(NodeRows):
     ) -> Iterator[None]:
         """Make the counters of these selectors, with pauses in which the table may change.
 
-        ``key`` stands for what is wanted: until a counter is dropped, a second call does nothing.
+        ``key`` identifies these selectors: until a counter is dropped, a second call does nothing.
         """
         return self._counter_steps.count(key, owner, wanted)
 
@@ -329,7 +329,7 @@ class NodeTable(NodeRows):
     def _is_relabelled(self, was: PodInfo, pod_info: PodInfo, row: int) -> bool:
         """Return whether labels changed, other than by the node's labels copied to the pod.
 
-        Kubernetes copies these to every bound pod: each placement would move an epoch.
+        Kubernetes copies these to every bound pod: otherwise each placement would move an epoch.
         """
         if was.labels == pod_info.labels:
             return False

@@ -1,4 +1,4 @@
-"""What the scheduler reads of a pod; versions of a placed pod with equal specs share it."""
+"""Read a pod as the scheduler needs it; versions of a placed pod with equal specs share it."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ class PodInfo(msgspec.Struct, frozen=True, eq=False, gc=False):
 
     @property
     def pod_slots(self) -> int:
-        """Pod slots needed besides the request; a reserve pod may request its slots."""
+        """Pod slots needed in addition to the request; a reserve pod may request its slots."""
         return 0 if self.is_reserve_pod and any(r == PODS for r, _ in self.request) else 1
 
     def start_time_or(self, now: float) -> float:
@@ -164,7 +164,7 @@ def _seconds(text: str) -> float:
 
 
 def _with_slots(request: RequestedAmounts, pod: Pod) -> RequestedAmounts:
-    """Add the pod slots a reservation requests; of a pod such a request is ignored."""
+    """Add the pod slots a reservation requests; such a request of a pod is ignored."""
     pod_slots = round_up_nanos("pods", request_nanos(pod).get("pods", 0))
     return tuple(sorted((*request, (PODS, pod_slots)))) if pod_slots > 0 else request
 
@@ -223,8 +223,8 @@ def _identity(pod: Pod, volumes: tuple[Volume, ...]) -> bytes:
 def _deciding_volumes(spec: PodSpec) -> tuple[Volume, ...]:
     """Leave out volumes of which only the name is read.
 
-    Kubernetes adds a volume for the service account token with a name of its own to every pod;
-    with it, no two pods would be of one class.
+    Kubernetes adds a volume for the service account token with a unique name to every pod; with it,
+    no two pods would be of one class.
     """
     if not spec.volumes:
         return ()
@@ -234,7 +234,7 @@ def _deciding_volumes(spec: PodSpec) -> tuple[Volume, ...]:
 def _without_claim_names(spec: PodSpec) -> tuple[PodResourceClaim, ...]:
     """Leave out which claims a pod uses: that is read for every pod, and differs from pod to pod.
 
-    With the names, pods that use a claim of their own each would be of one class each.
+    With the names, pods with a separate claim each would make a class each.
     """
     return tuple([PodResourceClaim(name=entry.name) for entry in spec.resource_claims])
 

@@ -202,9 +202,9 @@ class PodPlacements:
         return keys <= self.label_groups.complete_keys
 
     def regroup(self, count: int) -> None:
-        """Move up to so many pods of one outdated group to their groups.
+        """Move up to ``count`` pods of one outdated group to their groups.
 
-        Before all are moved, groups by the keys of before can be used and may be split already.
+        Until all are moved, groups by the previous keys can be used and may be split already.
         """
         groups = self.label_groups
         outdated = groups.outdated[-1]
@@ -376,7 +376,7 @@ class PodPlacements:
 
 
 class PodsOfUnknownNodes:
-    """Pods bound to unknown nodes, with whether they are only assumed to be there."""
+    """Pods bound to unknown nodes, and whether they are only assumed to be there."""
 
     __slots__ = ("_node_of", "_of_node")
 

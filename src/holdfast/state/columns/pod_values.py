@@ -1,8 +1,8 @@
 """One number per pod, by row and rank, readable by row and by rank.
 
-Code for one row needs plain numbers, code for all rows needs one column a rank. Rows are stored as
-arrays, and copied into columns on demand. They are no lists, which the garbage collector would
-visit again and again.
+Code for one row needs plain numbers, code for all rows needs one column per rank. Rows are stored
+as arrays, and copied into columns on demand. They are not lists, because the garbage collector
+would visit these again and again.
 """
 
 from __future__ import annotations

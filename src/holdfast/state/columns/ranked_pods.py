@@ -1,9 +1,10 @@
 """The pods of each row by rank, most important first.
 
 Preemption reads this to find victims on all rows at once. Node by node, with one pod and one filter
-at a time, a dry run took half a second a decision on 500 nodes. Rows that changed are ranked again
-only when ``refresh`` is called, or before in steps: clusters that never preempt pay nothing, and
-the first preemption, which ranks all pods, is not done in one step (275 ms for 150,000 pods).
+at a time, a dry run took half a second per decision on 500 nodes. Rows that changed are ranked
+again only when ``refresh`` is called, or before that in steps: clusters that never preempt pay
+nothing, and the first preemption, which ranks all pods, is not done in one step (275 ms for 150,000
+pods).
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ NO_POD_PRIORITY = 2**40
 NOT_STARTED = math.inf
 _MAX_VALUES = 64
 _ROWS_A_STEP = 32
-"""With 30 pods a row about 2 ms."""
+"""With 30 pods per row about 2 ms."""
 ReadValue = Callable[[PodInfo], int]
 Rows = NDArray[np.intp]
 
@@ -40,8 +41,8 @@ class RankedPods:
 
     A higher priority is more important, then an earlier start; a pod that has not started comes
     last among pods of equal priority. That is right as long as no pod started in the future:
-    ``newest_start`` is the latest start per row, ``latest_start`` the latest of all rows. ``count``
-    is the number of pods per row. Reserve pods are left out: they cannot be evicted.
+    ``newest_start`` is the latest start per row, and ``latest_start`` is the latest of all rows.
+    ``count`` is the number of pods per row. Reserve pods are left out: they cannot be evicted.
     """
 
     def __init__(self, nodes: NodeTable) -> None:
@@ -194,7 +195,8 @@ class RankedPods:
 
     def _rank(self, row: int) -> None:
         there, before = self._nodes.pods_on(row), self.pods[row]
-        # Compared by identity: reading the pods, which lie all over the memory, would be slow.
+        # Compared by identity: reading the pods, which are scattered over the memory, would be
+        # slow.
         present = set(map(id, there.values()))
         left = [rank for rank, pod in enumerate(before) if id(pod) not in present]
         stayed = len(before) - len(left)
@@ -263,7 +265,7 @@ class RequestedAmount:
 
 
 def _take(rows: set[int], count: int | None = None) -> Rows:
-    """Remove up to so many rows from a set and return them; None: all."""
+    """Remove up to ``count`` rows from a set and return them; None: all."""
     taken = [*islice(rows, count)]
     rows.difference_update(taken)
     return np.array(taken, np.intp)

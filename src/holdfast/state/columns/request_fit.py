@@ -161,7 +161,7 @@ class RequestFit:
 
 
 def short_of(request: Mapping[int, int], *free: Mapping[int, int]) -> list[int]:
-    """Return the resources of a request of which less is free than wanted; ``free`` is added up.
+    """Return the resources of a request that are short; the mappings in ``free`` are added up.
 
     >>> short_of({0: 4, 1: 1}, {0: 3}, {0: 1})
     [1]
@@ -181,7 +181,7 @@ def remaining_of(free: int, wanted: int, has: int, *, device_backed: bool) -> in
 
 
 def short_bits(spare: Iterable[Ints], last: int = LAST_BIT) -> Ints:
-    """Return what rows are short of, one bit a need in order; needs beyond ``last`` share it."""
+    """Return what rows are short of, one bit per need in order; needs beyond ``last`` share it."""
     bits: Ints = np.zeros((), np.int64)
     for bit, left in enumerate(spare):
         bits = bits | (left < 0).astype(np.int64) << min(bit, last)
