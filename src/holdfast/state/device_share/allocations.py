@@ -11,7 +11,7 @@ from holdfast.state.device_share.requests import MEMORY, RESOURCES, DeviceAmount
 
 @dataclass(frozen=True, slots=True)
 class SharedDeviceAllocation:
-    """How much of one device a pod or a reservation has, and which virtual functions of it."""
+    """The amounts and the virtual functions of one device that a pod or a reservation has."""
 
     minor: int
     amounts: DeviceAmounts
@@ -83,7 +83,7 @@ class DeviceUse:
         )
 
     def limited(self, totals: DeviceTotals, taken: DeviceUse) -> DeviceUse:
-        """Return the use as far as devices have that beside what is taken of them.
+        """Return the part of the use that fits in what ``taken`` leaves of the devices.
 
         Devices without totals have enough.
         """

@@ -2,8 +2,8 @@
 
 A reservation is never a separate pool of devices here. It only restricts the choice among the
 devices of the node: which come first, which are allowed, how much of each. So owners, other pods
-and reservations that take over what pods have share one search, and the result is one for all nodes
-in the same state.
+and reservations that take over what pods have share one search, and all nodes in the same state
+share its result.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ class DeviceRejection:
 
 @dataclass(frozen=True, slots=True)
 class Restriction:
-    """Which devices may be chosen, and which are to be chosen first.
+    """The devices that may be chosen, and those to choose first.
 
     ``preferred`` and ``allowed`` are (type, minor). ``limit`` is how much may be taken of each
     device, nothing of one that is not listed. ``numa_nodes`` is a bit mask. ``functions`` are
-    virtual functions to choose first, as (type, minor, bus id): an owner that got the free one with
-    the lowest bus id left the function of its reservation unused.
+    virtual functions to choose first, as (type, minor, bus id): when an owner got the free one with
+    the lowest bus id, the function of its reservation stayed unused.
     """
 
     preferred: frozenset[tuple[str, int]] = frozenset()
@@ -192,7 +192,7 @@ def _keep_unused_pcies(candidates: CandidateDevices, devices: tuple[NodeDevice, 
 class DeviceOffer(NamedTuple):
     """What remains of a reservation for an owner.
 
-    Of ``restricted`` types the owner gets nothing else. ``all_of_it``: a reservation takes over the
+    The owner gets nothing else of ``restricted`` types. ``all_of_it``: a reservation takes over the
     devices of pods and must get all of them. A pod on a GPU that the reservation cannot have whole
     is therefore not chosen.
     """

@@ -2,17 +2,17 @@
 
 It is built from the API alone: Device objects, and the annotation ``device-allocated`` of bound
 pods and of active reservations. ``reserve`` of the plugin enters a pod before it is bound. What
-pods use is kept when a Device is deleted: a new Device of the same node has it again.
+pods use is kept when a Device is deleted, and counts again for a new Device of the same node.
 
 The state of a node is interned to a number, its signature, and plugins search once for each number
 (decision 0018). A change only notes the row. The numbers are computed when they are read, or in
 steps before the cycle if many rows have changed.
 
 Users may write annotations, so nothing here relies on them. Types that a pod does not request do
-not count: a pod that requested none could keep the devices from all others. States are limited by
+not count: a pod that requested none could block the devices for all others. States are limited by
 the number of their parts, not by their count: one running pod whose annotation names thousands of
-minors and changes all the time would have filled gigabytes. Which of two claimants has a device is
-decided in ``node_holders`` (decision 0022).
+minors and changes all the time would have filled gigabytes. ``node_holders`` decides which of two
+claimants has a device (decision 0022).
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ class DeviceShareLedger:
         self.options: dict[str, DeviceOptions] = {}
         """The arguments of the plugin, by the name of the profile."""
         self.version = 0
-        """Moves when the numbers in ``signatures`` are given anew."""
+        """Moves when the states in ``signatures`` are numbered again."""
 
     def __bool__(self) -> bool:
         return bool(self._devices or self._holders)
@@ -275,7 +275,7 @@ class DeviceShareLedger:
         return self._number(self._inventory_of.get(node, 0), used)
 
     def unused_signature(self, signature: int) -> int:
-        """Return the number of the state in which nothing of the same devices is used."""
+        """Return the number of the state in which the same devices are unused."""
         if signature == NO_DEVICE:
             return NO_DEVICE
         return self._number(self._inventories.id(self.state(signature).inventory), UNUSED)
@@ -360,7 +360,7 @@ class DeviceShareLedger:
         return self._inventories[self._inventory_of[node]].totals()
 
     def identified_resources(self, pod: PodInfo, row: int) -> frozenset[int]:
-        """Return the resources of which a pod gets certain devices on a row."""
+        """Return the resources that a pod gets as specific devices on a row."""
         table = self._node_table
         if not self.has_devices(table.names[row]):
             return frozenset()
@@ -461,7 +461,7 @@ class DeviceShareLedger:
         self._stale.clear()
 
     def _renumber_if_necessary(self) -> None:
-        """Number all states anew if the table grew, or if most of them are outdated."""
+        """Number all states again if the table grew, or if most of them are outdated."""
         table = self._node_table
         too_many = self._parts > _MOST_PARTS
         if too_many:

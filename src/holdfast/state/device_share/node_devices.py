@@ -67,7 +67,7 @@ class NodeDeviceInventory:
     def totals(self) -> dict[str, int]:
         """Return the sums over all healthy devices by resource name.
 
-        Of GPUs also ``koordinator.sh/gpu``, and ``gpu.shared``: a hundred shares of each.
+        For GPUs also ``koordinator.sh/gpu``, and ``gpu.shared``: a hundred shares of each.
         """
         total: dict[str, int] = {}
         for kind, devices in self.devices.items():
@@ -125,7 +125,7 @@ def free_amounts(kind: str, total: DeviceAmounts, used: DeviceAmounts) -> Device
 def inventory_of(device: SharedDevices, node_labels: Mapping[str, str]) -> NodeDeviceInventory:
     """Return the inventory of a node from its Device and the labels of the Node.
 
-    Devices of unknown types are left out; of two with the same type and minor the last counts.
+    Devices of unknown types are left out; if two have the same type and minor, the last one counts.
     """
     ranks = _pcie_ranks(device.spec.devices)
     by_type: dict[str, dict[int, NodeDevice]] = {}

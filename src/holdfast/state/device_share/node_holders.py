@@ -23,14 +23,14 @@ from holdfast.state.device_share.allocations import NO_TOTALS, UNUSED, DeviceTot
 
 
 class DeviceHolder(NamedTuple):
-    """What a pod uses, and the uid of the reservation that it is an owner of, or ""."""
+    """The use of a pod, and the uid of the reservation that it owns, or ""."""
 
     use: DeviceUse
     reservation: str = ""
 
 
 class ClaimedUse(NamedTuple):
-    """What a pod would use if others did not claim more of a device than it has."""
+    """The use of a pod if others did not claim more of a device than it has."""
 
     holder: DeviceHolder
     claimant: Claimant = LATEST
@@ -39,11 +39,11 @@ class ClaimedUse(NamedTuple):
 class NodeHolders:
     """The pods and reservations that hold devices of one node, by uid.
 
-    Invariants: ``_by_pods`` is the sum of what the pods use, ``_all`` what is used in all, unless
-    it is ``None``: it was not asked for since the last change. ``pods`` are the claims as far as
-    the devices of ``totals`` have what earlier claimants and other reservations leave; only if
-    that is too little for some pod, ``disputed``, they differ. A device without totals is unknown
-    or unhealthy.
+    Invariants: ``_by_pods`` is the sum of what the pods use. ``_all`` is what is used in all, or
+    ``None`` if it was not needed since the last change. ``pods`` are the claims, limited to what
+    earlier claimants and other reservations leave of the devices in ``totals``; they differ from
+    the claims only if that is too little for some pod (``disputed``). A device without totals is
+    unknown or unhealthy.
     """
 
     __slots__ = (
@@ -119,7 +119,7 @@ class NodeHolders:
         ]  # fmt: skip
 
     def _beside(self, own: str, parts: Mapping[str, DeviceUse]) -> DeviceUse:
-        """Return what others have, so that owners of a reservation ("" for none) cannot."""
+        """Return what others have, and owners of a reservation ("" for none) cannot have."""
         taken = [parts.get("", UNUSED), parts.get(own, UNUSED) if own else UNUSED]
         for uid, reserved in self.reservations.items():
             if uid != own and uid not in self.yielding:
@@ -175,8 +175,8 @@ class NodeHolders:
     def _used(self) -> DeviceUse:
         """Return what is used in all, summed up once after a change.
 
-        Each reservation asks for it. With a sum for each of them an owner took 0.1 s on a node with
-        110 reservations, and more than a second with 400.
+        Each reservation needs it. When it was summed up for each of them, an owner took 0.1 s on a
+        node with 110 reservations, and more than a second with 400.
         """
         if self._all is None:
             self._all = sum_of((self._by_pods, *map(self.remaining, self.reservations)))

@@ -56,8 +56,8 @@ class _Question(NamedTuple):
 class DeviceHints:
     """The hints of shared devices for the ledger of CPUs and NUMA nodes (a HintProvider).
 
-    ``restricted_types`` returns of which types a reservation, by uid, gives nothing but its own;
-    ``with_class`` returns which resources of a request have a DeviceClass.
+    ``restricted_types`` returns the types of which a reservation, by uid, gives only its own
+    devices; ``with_class`` returns which resources of a request have a DeviceClass.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class DeviceHints:
         self._latest: tuple[PodInfo, set[int], RequestedDevices | None] | None = None
 
     def states(self, pod: PodInfo) -> NDArray[np.int64]:
-        """Return a number by row: equal ones have equal hints if the pod uses no reservation."""
+        """Return a number per row: equal numbers mean equal hints if no reservation is used."""
         return self._ledger.cases(sorted(self._with_class(pod.request)))
 
     def number_in_steps(self) -> Iterator[None]:
@@ -151,7 +151,7 @@ def device_hints(
     """Return hints by type of device, or why no set of NUMA nodes serves the pod.
 
     ``choose`` tries to choose devices of the NUMA nodes of a mask, for example from a reservation
-    first. Nodes that do not tell the NUMA nodes of their devices have no preference.
+    first. Nodes that do not report the NUMA nodes of their devices have no preference.
     """
     if not inventory.tells_numa_nodes:
         return {}

@@ -16,7 +16,7 @@ from holdfast.runtime.errors import BadRequest
 _HONOR = "Honor"
 _HOPPER = frozenset(("H100", "H800", "H20"))
 _ROOM_LEFT = {8: 10_000, 4: 100, 2: 1}
-"""What it is worth to leave a partition of this size unused."""
+"""The value of leaving a partition of this size unused."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""What a pod asks of shared devices: its requests and the annotations that guide the choice."""
+"""Read what a pod asks of shared devices: its requests, and annotations that guide the choice."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ NO_HINT = DeviceHint()
 
 @dataclass(frozen=True, slots=True)
 class PartitionSpec:
-    """The GPUs of the pod must be a partition: the best ones only, with so much bandwidth."""
+    """The GPUs of the pod must be a partition: the best ones only, with this bandwidth."""
 
     restricted: bool = False
     bandwidth: int = 0
@@ -50,9 +50,9 @@ class PartitionSpec:
 
 @dataclass(frozen=True, slots=True)
 class RequestedDevices:
-    """What a pod asks of shared devices; pods that ask the same have equal values.
+    """The request of a pod for shared devices; pods with the same request have equal values.
 
-    ``joint`` are the types to allocate close to one another, the first of them decides.
+    ``joint`` are the types to allocate close to one another; the first of them decides.
     """
 
     requests: tuple[SharedDeviceRequest, ...]

@@ -1,4 +1,4 @@
-"""What of a recorded allocation of devices a pod with its requests can have."""
+"""Limit a recorded allocation of devices to what the pod's requests allow."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _ANY = 1 << 62
 
 
 def possible_devices(text: str, pod: Pod, request: Mapping[str, int]) -> str:
-    """Return the annotation ``device-allocated`` as far as a pod can have that; "" for nothing.
+    """Return the part of ``device-allocated`` that a pod can have; "" for nothing.
 
     ``request`` is in whole units by resource name. A malformed text is returned as it is.
     """
@@ -57,8 +57,8 @@ def within_request(
 ) -> AllocationsByType:
     """Return no more devices than the pod requests, with the lowest minors, and no more of each.
 
-    What it does not request, like bytes beside percent of memory, depends on the device: see
-    ``consistent_use``.
+    What it does not request, like bytes if it requests percent of memory, depends on the device:
+    see ``consistent_use``.
     """
     try:
         asked = pod_devices(pod, request)

@@ -51,7 +51,7 @@ _COMBINATIONS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class SharedDeviceRequest:
-    """What a pod requests of one type: ``count`` devices, and of each of them ``amounts``."""
+    """A request for devices of one type: ``count`` devices, and ``amounts`` of each of them."""
 
     type: str
     count: int
@@ -108,8 +108,8 @@ def device_types(resources: Iterable[str]) -> set[str]:
 def in_names_of(request: Mapping[str, int], names: Collection[str]) -> dict[str, int]:
     """Express a request for GPUs in the names of the other side, as far as it is possible.
 
-    Bytes of GPU memory and percent are not converted into one another: that needs a device. Part
-    of a GPU counts as a whole one of a vendor's name. ``gpu.shared`` is a number of devices and no
+    Bytes of GPU memory and percent are not converted into each other: that needs a device. Part of
+    a GPU counts as a whole one in a vendor's name. ``gpu.shared`` is a number of devices and no
     amount: it disappears when the rest is converted.
 
     >>> in_names_of({"cpu": 1000, "koordinator.sh/gpu-core": 50,
@@ -136,7 +136,7 @@ def in_names_of(request: Mapping[str, int], names: Collection[str]) -> dict[str,
 def amount_as(name: str, request: Mapping[str, int]) -> int:
     """Return what a request amounts to in one resource, where every name of GPUs counts.
 
-    Of whole GPUs it is the number of GPUs that the request needs at least a part of; GPUs of other
+    For whole GPUs it is the number of GPUs that the request needs at least a part of; GPUs of other
     vendors are not among them.
 
     >>> amount_as("nvidia.com/gpu", {"koordinator.sh/gpu": 150, "amd.com/gpu": 1})
