@@ -2,7 +2,7 @@
 
 Lives here: pools built from ResourceSlices; the search (selectors, counts, subrequests,
 constraints, taints, shared counters, consumable capacity); the ledger of allocated and in-flight
-devices (``Inventory``); claims for extended resources (KEP-5004); for people, the map of devices
-and what is in the way of an allocation. May not live here: scheduling queues, verdict codes, I/O,
-clocks, random numbers.
+devices (``Inventory``); claims for extended resources (KEP-5004); for users, the map of devices and
+the obstacles to an allocation. May not live here: scheduling queues, verdict codes, I/O, clocks,
+random numbers.
 """

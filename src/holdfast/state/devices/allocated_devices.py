@@ -83,7 +83,7 @@ class AllocatedDevices:
             self.consumed[device][name] -= amount
 
     def restricted_to(self, devices: Iterable[DeviceId]) -> AllocatedDevices:
-        """Return a copy that knows only these devices."""
+        """Return a copy that contains only these devices."""
         some = AllocatedDevices(sharing=self.sharing)
         for device in devices:
             if device in self.unshared:

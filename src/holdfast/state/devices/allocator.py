@@ -98,7 +98,7 @@ class Allocator:
     def solve_in_steps(
         self, node: Node, pools: Sequence[Pool], allocated_devices: AllocatedDevices, steps: int = 0
     ) -> Generator[None, None, Solution | None]:
-        """Do the same as ``solve``, with pauses; the arguments must not change meanwhile."""
+        """Do the same as ``solve``, with pauses; the arguments must not change in these."""
         if not self.claims:
             return None
         search = self.new_search(DeviceSearch, node, pools, allocated_devices, steps)
@@ -127,7 +127,7 @@ class Allocator:
         )  # fmt: skip
 
     def choices(self, solution: Solution, pools: Sequence[Pool]) -> tuple[DeviceChoice, ...]:
-        """Return a solution without names, so that it is one for all nodes of its signature."""
+        """Return a solution without names, so that all nodes of its signature share it."""
         candidates = (c for pool in pools for c in pool.candidates)
         position = {id(candidate): i for i, candidate in enumerate(candidates)}
         return tuple(
@@ -145,7 +145,7 @@ class Allocator:
         return Solution(chosen_devices, self._chosen_alternatives(chosen_devices))
 
     def write(self, solution: Solution, node: str) -> tuple[Allocation, ...]:
-        """Return one allocation a claim, in the order of the claims."""
+        """Return one allocation per claim, in the order of the claims."""
         devices, alternatives = solution.chosen_devices, solution.alternatives
         return tuple(
             build_allocation(

@@ -1,7 +1,7 @@
 """Check invariant I3: a device, or one unit of a counter or capacity, serves one claim.
 
 Everything is summed up again from the claims alone, in the simplest way, so that an error in the
-ledger of allocated devices cannot hide itself.
+ledger of allocated devices cannot stay hidden.
 """
 
 from __future__ import annotations

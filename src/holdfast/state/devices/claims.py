@@ -83,7 +83,7 @@ class Claims:
         ) in self._in_flight
 
     def is_free_for(self, claim: ResourceClaim, pod_uid: str) -> bool:
-        """Return whether a claim has a place for a pod, with its consumers stored and in flight."""
+        """Return whether a claim has room for a pod, with its consumers stored and in flight."""
         stored, in_flight = claim.status.reserved_for, self.consumers_in_flight
         if len(stored) + in_flight.size(claim.uid) < MAX_CONSUMERS:
             return True  # the common case, without a set

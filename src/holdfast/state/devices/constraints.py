@@ -2,8 +2,8 @@
 
 Adding a device never makes another one acceptable, so a search may stop at the first rejection.
 Values are compared with their type: an int never equals a string. With list attributes a scalar
-counts as a list of one; match then requires one value common to all, distinct that no two devices
-share a value.
+counts as a list of one; match then requires one value common to all; distinct requires that no two
+devices share a value.
 """
 
 from __future__ import annotations

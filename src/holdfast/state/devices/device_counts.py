@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 INEXACT = -1
-"""Stands for a count where the devices share counters or capacity, or an error is possible."""
+"""Used instead of a count where devices share counters or capacity, or an error is possible."""
 
 
 class FreeDeviceCounts(RowTable):
@@ -69,7 +69,7 @@ class FreeDeviceCounts(RowTable):
         return self._has_inexact
 
     def refresh(self, rows: Rows, first: int = NO_ROW, *, all_rows: bool = False) -> bool:
-        """Count the changed ones of these rows again; if few rows changed at all, each of them.
+        """Count those of these rows that changed again; if few changed in all, count each of them.
 
         Return whether all rows are up to date.
         """
@@ -86,8 +86,8 @@ class FreeDeviceCounts(RowTable):
     def _count_few_changed(self) -> bool:
         """Count a few changed rows again, except those whose selectors take steps to evaluate.
 
-        Return whether all rows are up to date. A placement changes one row. The general way takes
-        it through six generators before the cycle and through arrays of all rows in it.
+        Return whether all rows are up to date. A placement changes one row. The general way needs
+        six generators for it before the cycle, and arrays of all rows in the cycle.
         """
         if not self._few_have_changed:
             return False

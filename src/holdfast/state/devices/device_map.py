@@ -150,7 +150,7 @@ def holders_by_device(claims: Iterable[ResourceClaim]) -> dict[DeviceId, list[Cl
 
 
 class _SeenPool:
-    """A pool as nodes see it; as a whole where no node does."""
+    """A pool as nodes see it, or the whole pool if no node does."""
 
     def __init__(
         self,

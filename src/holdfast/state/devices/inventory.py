@@ -2,9 +2,9 @@
 
 A change that affects one node is logged in the journals with that node's row. A change that affects
 every node, such as a slice for all nodes, bumps the ``devices`` epoch. Changed classes bump the
-epoch ``classes``, and claims that were asked for before they were known the epoch ``awaited``.
-Other claims change for every pod that uses one, so they have no epoch, which would invalidate the
-classes of pods, but ``claim_changes``.
+epoch ``classes``, and claims that were asked for before they were known bump the epoch ``awaited``.
+Other claims change for every pod that uses one. An epoch would invalidate the classes of pods, so
+these changes are counted in ``claim_changes``.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Inventory:
         self.claims = Claims(self.node_pools.device_changed)
         self.claim_changes = 0
         self._awaited: dict[str, None] = {}
-        """Keys of unknown claims of which the devices were asked for."""
+        """Keys of unknown claims whose devices were asked for."""
         self.allocation_cache = AllocationCache(self, nodes)
 
     # --- read by plugins

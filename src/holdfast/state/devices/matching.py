@@ -24,7 +24,7 @@ _BLOCKING_EFFECTS = ("NoSchedule", "NoExecute")
 
 
 class Mismatch(NamedTuple):
-    """A selector that a device does not match, and its number in the class or claim it is of."""
+    """A selector that a device does not match, and its number in its class or claim."""
 
     source: str
     """The class or claim, in words."""
@@ -46,7 +46,7 @@ class Matcher:
         self._is_compiled = False
 
     def for_claims(self, claims: Sequence[ResourceClaim]) -> Matcher:
-        """Return the same for claims with the same specs: errors have the names of these."""
+        """Return the same for claims with the same specs: errors name these claims."""
         other = Matcher(claims, self.selectors, self._features)
         other._is_compiled = self._is_compiled
         return other

@@ -1,13 +1,13 @@
 """The pools of each node, gathered from slices; gathered again only after a change of its slices.
 
-Slices whose devices are for nodes by name concern these nodes only. Slices with counters belong to
-the devices of their pool, wherever those are. A pool is built once for all nodes that see the same
+Slices with devices for named nodes concern only these nodes. Slices with counters belong to the
+devices of their pool, wherever those are. A pool is built once for all nodes that see the same
 slices of it, so two nodes have equal devices of a pool if they have the same ``Pool``.
 
-What a change of a device costs is the number of nodes that it invalidates. A slice with counters
+The cost of a change of a device is the number of nodes that it invalidates. A slice with counters
 names no node. When it concerned all nodes for that reason, each allocation gathered the pools of
-every node again and searched every row (11 s a decision with 500 nodes). Now it concerns the nodes
-whose devices share its counters (``_affected_nodes``).
+every node again and searched every row (11 s per decision with 500 nodes). Now it concerns the
+nodes whose devices share its counters (``_affected_nodes``).
 """
 
 from __future__ import annotations
@@ -295,7 +295,7 @@ def _affected_nodes(slices: Iterable[SliceInfo]) -> dict[str, frozenset[str]]:
 
 
 class SharedPools(RowTable):
-    """Which pools with devices for several nodes each row has: ``pools[group[row]]``."""
+    """The pools with devices for several nodes that each row has: ``pools[group[row]]``."""
 
     def __init__(self, inventory: Inventory, nodes: NodeTable) -> None:
         super().__init__(inventory, nodes)

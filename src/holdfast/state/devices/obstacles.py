@@ -1,7 +1,7 @@
-"""Why the devices of a node cannot be allocated: a search that records what it rejects.
+"""Find out why devices of a node cannot be allocated, by a search that records rejections.
 
-The search itself decides. Only for a device that it has rejected are the rules asked again, one by
-one, because a search stops at the first rule that a device breaks.
+The search itself decides. The rules are checked again, one by one, only for a device that it has
+rejected, because a search stops at the first rule that a device breaks.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def find_obstacles(
     allocated_devices: AllocatedDevices,
     steps: int,
 ) -> NodeObstacles | None:
-    """Search devices on a node again and return what stands in the way; None if they fit."""
+    """Search devices on a node again and return the obstacles; None if the devices fit."""
     faulty = tuple(_faulty_pools(pools))
     try:
         search = allocator.new_search(_RecordingSearch, node, pools, allocated_devices, steps)
@@ -142,7 +142,7 @@ def _faulty_pools(pools: Sequence[Pool]) -> Iterator[Obstacle]:
 
 
 class _RecordingSearch(DeviceSearch):
-    """A search that remembers how far it came, and the obstacles of every device it rejected."""
+    """A search that remembers how far it got, and the obstacles of every device it rejected."""
 
     reached: int
     """The position of the last request for which devices were tried."""

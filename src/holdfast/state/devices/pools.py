@@ -148,7 +148,7 @@ def build_pool(
 ) -> Pool | None:
     """Build a pool from its slices for the node; None if a newer generation is incomplete.
 
-    ``counters`` are those already built for other nodes, and are added to.
+    ``counters`` are those already built for other nodes; new ones are added.
     """
     expected = here[0].slice.spec.pool.resource_slice_count
     generation = here[0].generation

@@ -20,7 +20,7 @@ _ZERO = Quantity(0)
 
 
 class RemainingCapacity:
-    """Counters of the pools and capacity of the devices, less what this search has chosen.
+    """Counters of the pools and capacity of the devices, minus what this search has chosen.
 
     Chosen devices form a stack: ``deallocate_last`` undoes the latest ``allocate``.
     """

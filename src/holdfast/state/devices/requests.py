@@ -32,7 +32,8 @@ def alternative_score(position: int) -> int:
 class RequestAlternative:
     """One way to satisfy a request: the request itself, or one of its subrequests.
 
-    ``index`` numbers the alternatives of all claims of a pod, ``position`` those of one request.
+    ``index`` numbers the alternatives of all claims of a pod; ``position`` numbers those of a
+    request.
     """
 
     index: int

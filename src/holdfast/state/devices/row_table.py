@@ -1,12 +1,12 @@
-"""One value a row about its devices, evaluated again for changed rows.
+"""One value per row about its devices, evaluated again for changed rows.
 
-Three things make a row outdated, and each is noted in another way. A change of one node is in the
-journal. A change of slices concerns all rows. A change of a device in a pool that many nodes share
-concerns all of these nodes, but one row of each key is evaluated for them.
+Three things make a row outdated, and each is recorded in a different way. A change of one node is
+in the journal. A change of slices concerns all rows. A change of a device in a pool that many nodes
+share concerns all of these nodes, but one row of each key is evaluated for them.
 
-Every pod with devices asks three times whether its table is up to date (preparation, Filter,
-Reserve), and mostly nothing has changed. So the positions of the device journal and of the epochs
-are compared first, before any array is touched.
+For every pod with devices its table is checked three times (preparation, Filter, Reserve), and
+usually nothing has changed. So the positions of the device journal and of the epochs are compared
+first, before any array is touched.
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ NO_ROW = -1
 _FEW = FEW_ROWS
 """Up to this number, evaluating changed rows costs less than finding out which are needed."""
 _WORK_A_STEP = 256
-"""Tried devices, about two milliseconds; other work counts as many as take as long."""
+"""Tried devices per step, about two milliseconds; other work counts as tries by its time."""
 _WORK_OF_ROW = 16
 
 
 class RowTable:
-    """One value a row.
+    """One value per row.
 
     ``refresh`` evaluates changed rows. ``refresh_in_steps`` does the same with pauses, in which
     the world may change and the table may be refreshed.
 
-    Rows with the same key number have equal values, however the devices of pools that nodes share
-    change: then one row of each key is evaluated. A row without such pools has no key, -1.
+    Rows with the same key number have equal values, whatever changes in the devices of pools that
+    nodes share: then one row of each key is evaluated. A row without such pools has no key, -1.
     """
 
     def __init__(self, inventory: Inventory, nodes: NodeTable) -> None:
@@ -73,7 +73,7 @@ class RowTable:
         """The pools of a node, all of them in ``_selected``."""
 
     def refresh(self, rows: Rows, first: int = NO_ROW, *, all_rows: bool = False) -> bool:
-        """Evaluate the changed ones of these rows again, ``first`` before the others.
+        """Evaluate those of these rows that changed again, ``first`` before the others.
 
         The first row that fails is the last one, since the pod fails with it, unless ``all_rows``
         are wanted. Return whether all rows are up to date; ``is_outdated`` says which are.
@@ -122,7 +122,7 @@ class RowTable:
 
     @property
     def _few_have_changed(self) -> bool:
-        """Whether everything is up to date but for the last few rows in the journal."""
+        """Whether everything is up to date except for the last few rows in the journal."""
         return (
             self._nodes.device_journal.seq - self._cursor <= _FEW
             and self._only_rows_have_changed
@@ -164,8 +164,8 @@ class RowTable:
             if self._is_pause_due():
                 yield
             # A pod with equal claims may have evaluated the row in a pause. If a shared device
-            # changed after that, the row has a stale key and is not stale itself. To evaluate it
-            # here would remove its key without its value: it kept devices that were allocated.
+            # changed after that, the row has a stale key and is not stale itself. Evaluating it
+            # here would remove its key but not its value: it kept devices that were allocated.
             if self._is_stale[row]:
                 yield from self._refresh_row(row)
             if row in self._failed and not all_rows:

@@ -39,7 +39,7 @@ from holdfast.state.devices.slices import DeviceCandidate, DeviceId
 _TRIES_A_STEP = 256
 """About two milliseconds; a try that compares much counts as several."""
 _WORK_A_STEP = 20_000
-"""As long a time for selectors; usually all were evaluated before the search."""
+"""The same time for selectors; usually all were evaluated before the search."""
 
 
 class SearchOutcome(Enum):

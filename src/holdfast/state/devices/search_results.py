@@ -8,8 +8,8 @@ result is stored for the signature that it began with, never for the row. Then t
 again: usually it still has that signature.
 
 The first ERROR ends the search of rows. The pod fails with it in any case, and a claim that timed
-out on many different states cost ``filterTimeout`` for each of them. Preemption needs the other
-rows all the same (``all_rows``): an incomplete pool on one node left no candidate on any other.
+out on many different states cost ``filterTimeout`` for each of them. Preemption still needs the
+other rows (``all_rows``): an incomplete pool on one node left no candidate on any other.
 """
 
 from __future__ import annotations

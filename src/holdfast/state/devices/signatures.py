@@ -5,7 +5,7 @@ lists the devices in search order with the results of selectors and taints, and 
 values, counters and capacity. Names are left out; constraint values are numbered by first use. The
 state of a pool is computed once after each change of it, for all nodes that have the pool. Before,
 an allocation from a pool with counters made every row gather its pools and search again: half of a
-card cost 0.28 s a decision with 100 nodes and 11 s with 500. Now it is 0.64 ms with 5,000.
+card cost 0.28 s per decision with 100 nodes and 11 s with 500. Now it is 0.64 ms with 5,000.
 
 States are numbers, because a tuple of all devices would be hashed for every row. A device that no
 request can select is None, so it does not make nodes differ.
@@ -43,10 +43,10 @@ _WORK_OF_PART = 20
 
 @dataclass(slots=True)
 class _PoolState:
-    """The state of one pool: ``constant`` is the number of what never changes, ``number`` of all.
+    """The state of a pool: ``constant`` numbers its constant part, ``number`` numbers all of it.
 
     ``values`` are the constraint values of its devices, in the order of their numbers. ``used`` are
-    the positions of the devices of which it matters whether they are allocated.
+    the positions of the devices whose allocation matters.
     """
 
     constant: int
