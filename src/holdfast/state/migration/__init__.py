@@ -1,4 +1,4 @@
-"""Which pods may migrate, in which order, and how many of a workload at once.
+"""Rules for migration: the pods that may migrate, their order, and limits per workload.
 
 Lives here: pure rules about pods that the controller of PodMigrationJobs and the descheduler share.
 May not live here: the steps of a job (``controllers.pod_migration``), and which pods should move

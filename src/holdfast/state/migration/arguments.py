@@ -1,6 +1,6 @@
 """MigrationControllerArgs as in Koordinator: which pods migrate, how many at once, and how.
 
-They stand in a DeschedulerConfiguration, as arguments of the plugin MigrationController. The
+They are in a DeschedulerConfiguration, as arguments of the plugin MigrationController. The
 controller of PodMigrationJobs and the descheduler read the same ones.
 """
 
@@ -224,7 +224,7 @@ def limiters(args: MigrationControllerArgs) -> dict[str, ObjectLimiter]:
 
 
 def queries_per_second(args: MigrationControllerArgs) -> float | None:
-    """Return ``evictQPS``, which may be a text, as a number; None if it is none."""
+    """Return ``evictQPS``, which may be a text, as a number; None if it is not one."""
     try:
         rate = float(args.evict_qps)
     except ValueError:

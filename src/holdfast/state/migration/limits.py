@@ -1,4 +1,4 @@
-"""How many pods may migrate at once: in the cluster, on a node, in a namespace, of a workload."""
+"""Limits of the pods that migrate at once: in the cluster, a node, a namespace, a workload."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from holdfast.api.workloads import resolve_int_or_percent
 from holdfast.runtime.settings import MigrationSettings
 
 EVICT = "descheduler.alpha.kubernetes.io/evict"
-"""Annotation of a pod, or of a job, that no filter and no limit holds back."""
+"""Annotation of a pod, or of a job, to which no filter and no limit applies."""
 _MANY_REPLICAS, _FEW_REPLICAS = 10, 4
 
 
@@ -35,7 +35,7 @@ def make_workload(uid: str, wanted: int | None, pods: tuple[Pod, ...]) -> Worklo
 def max_of_workload(replicas: int, limit: int | str | None) -> int:
     """Return a limit of a workload: a count, or a percentage of its replicas, rounded down.
 
-    Without a limit it is 10 % of more than 10 replicas, 2 of 4 to 10, and 1 of fewer. It is 1 at
+    Without a limit it is 10 % for more than 10 replicas, 2 for 4 to 10, and 1 for fewer. It is 1 at
     least, and at most the number of replicas.
 
     >>> [max_of_workload(6, limit) for limit in ("80%", "150%", 7, None, 0)]

@@ -1,4 +1,4 @@
-"""Which pods may migrate, whatever else happens (the permanent filters), and in which order."""
+"""The permanent filters, which exclude pods from migration, and the order of the others."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ _DEFAULT_QOS = {"BestEffort": BE, "Burstable": LS, "Guaranteed": LSR}
 
 
 def pod_rank(pod: Pod) -> tuple[float, ...]:
-    """Return what is compared of pods; the lower one migrates first."""
+    """Return the sort key of a pod; the pod with the lower key migrates first."""
     spec, labels = pod.spec, pod.metadata.labels
     kubernetes = kubernetes_qos_class(msgspec.json.decode(msgspec.json.encode(spec)))
     priority = priority_class(labels, spec.priority, kubernetes)
