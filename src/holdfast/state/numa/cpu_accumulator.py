@@ -1,8 +1,8 @@
 """Choose CPUs of a node for one pod, as Koordinator's CPU accumulator does.
 
 FullPCPUs takes wholly free cores of one NUMA node, else of one socket, else of as few sockets as
-possible; SpreadByPCPUs takes CPUs of different cores of one NUMA node, else of one socket. What
-is still missing are loose CPUs. Among NUMA nodes and sockets that have enough, the strategy
+possible; SpreadByPCPUs takes CPUs of different cores of one NUMA node, else of one socket. The CPUs
+that are still missing are loose CPUs. Among NUMA nodes and sockets that have enough, the strategy
 decides: LeastAllocated takes the one with the most free CPUs, MostAllocated the one with the
 fewest; then the lowest id.
 
@@ -10,7 +10,7 @@ The order of all these rules is Koordinator's: 79 of its 81 test vectors give th
 other two differ on purpose. The rest of a pod larger than its reservation comes from the NUMA node
 or socket of the reserved CPUs (ND1 in docs/coming-from-koordinator.md).
 
-A set of CPUs is an integer with one bit a CPU. A choice is then a few operations on integers, and
+A set of CPUs is an integer with one bit per CPU. A choice is then a few operations on integers, and
 ``_take`` can be cached by its arguments: equal nodes with the same free CPUs are computed once.
 """
 
@@ -39,8 +39,8 @@ INSUFFICIENT_FOR_POLICY = "insufficient CPUs to satisfy required cpu bind policy
 def usable_cpus(topology: CpuTopology, free: int, required_policy: str, preferred: int = 0) -> int:
     """Return the free CPUs that a required bind policy allows; all of them if it is empty.
 
-    FullPCPUs keeps cores that are wholly free, SpreadByPCPUs one CPU of each core: the lowest that
-    is preferred, else the lowest.
+    FullPCPUs keeps cores that are wholly free; SpreadByPCPUs keeps one CPU of each core: the lowest
+    that is preferred, else the lowest.
     """
     if required_policy == FULL_PCPUS:
         return _whole_cores(topology, free)
@@ -51,7 +51,7 @@ def usable_cpus(topology: CpuTopology, free: int, required_policy: str, preferre
 
 
 def satisfies(topology: CpuTopology, cpus: int, required_policy: str) -> bool:
-    """Return whether chosen CPUs hold a required bind policy.
+    """Return whether chosen CPUs satisfy a required bind policy.
 
     FullPCPUs: whole cores only; SpreadByPCPUs: no two CPUs of one core.
     """
@@ -187,10 +187,10 @@ class _Chooser:
         return None if socket is None else _round_robin(self.topology, free & socket, count)
 
     def take_loose(self, listed: int, count: int, taken: int) -> int:
-        """Take up to so many listed CPUs, round-robin over cores.
+        """Take up to ``count`` listed CPUs, round-robin over cores.
 
-        First come cores of sockets that have most of what is taken already, then of those that
-        the strategy prefers, then those with the fewest CPUs.
+        First come cores of the sockets that have most of the CPUs taken already, then cores of the
+        sockets that the strategy prefers, then cores with the fewest CPUs.
         """
         if not count or not listed:
             return 0
@@ -259,7 +259,7 @@ def _take_sockets(topology: CpuTopology, whole: int, count: int) -> int:
 
 
 def _by_rounds(cores: list[int], count: int) -> int:
-    """Take up to so many CPUs: the lowest of each core, then the second, and so on."""
+    """Take up to ``count`` CPUs: the lowest of each core, then the second, and so on."""
     taken = 0
     while cores and count:
         for cpus in cores[:count]:

@@ -5,11 +5,11 @@ pods and active reservations. A pod that is not bound yet is entered by ``reserv
 
 The state of a node is interned to a number, and one trial serves all nodes with that number
 (decision 0018). States are numbered when they are read, in steps before the cycle if many have
-changed: the trials and numbers of 5,000 nodes of which no two are alike took 556 ms inside the
-first cycle of a class. Now the longest step is 11 ms.
+changed: the trials and numbers of 5,000 nodes, all different, took 556 ms inside the first cycle of
+a class. Now the longest step is 11 ms.
 
 A reservation that is being bound has two sources that contradict each other: ``reserve`` has
-entered its CPUs, and its object is still Pending without them. ``_assumed`` says that the first is
+entered its CPUs, and its object is still Pending without them. ``_assumed`` marks that the first is
 right.
 """
 
@@ -62,7 +62,7 @@ from holdfast.state.numa.trial import Situation
 log = logging.getLogger(__name__)
 RESTRICTED_POLICY = "Restricted"
 _MOST_SIGNATURES = 100_000
-"""More than this many known states are forgotten; those in use get new numbers."""
+"""If more states than this are known, all are forgotten; those in use get new numbers."""
 _NODES_A_STEP = 128
 _DEFAULTS = NumaOptions()
 _CPU_ONLY = frozenset((CPU,))
@@ -72,7 +72,7 @@ class NumaLedger:
     """CPUs and amounts of NUMA nodes that pods and reservations hold, by node.
 
     A *signature* is the number of a node's state, 0 for a node without topology, policies and
-    holders. ``signatures`` has one a row. Every change of a state is logged in the journal.
+    holders. ``signatures`` has one per row. Every change of a state is logged in the journal.
     """
 
     takes: tuple[type[Object], ...] = (NodeResourceTopology, Node, Reservation)
@@ -185,7 +185,7 @@ class NumaLedger:
         return request_of(pod, self._nodes.resources, options.default_bind_policy)
 
     def identified_resources(self, pod: PodInfo, row: int) -> frozenset[int]:
-        """Return cpu if the pod is bound to certain CPUs on the row."""
+        """Return cpu if the pod is bound to specific CPUs on the row."""
         try:
             on = Situation(self.request_of(pod), self.state(self.signature(row)))
         except BadRequest:
@@ -321,10 +321,10 @@ class NumaLedger:
     def _clear_unused_rows(self) -> None:
         """Set the signature of rows without a node to 0.
 
-        One row is tried for all rows in its state. A deleted node that kept its number was that row
-        and decided about the nodes that are left.
+        One row is tried for all rows in its state. When a deleted node kept its number, its row was
+        the one that was tried, and decided about the nodes that are left.
         """
-        # A table that has grown is numbered anew anyway.
+        # A table that has grown is numbered again in any case.
         if len(self._signatures) == self._nodes.capacity:
             self._signatures[~self._nodes.alive] = 0
 
@@ -420,7 +420,7 @@ class NumaLedger:
             self._stale.clear()
 
     def _renumber_if_necessary(self) -> None:
-        """Number all states anew if the table grew, or if most of them are outdated."""
+        """Number all states again if the table grew, or if most of them are outdated."""
         capacity = self._nodes.capacity
         if len(self._signatures) != capacity or len(self._states) > _MOST_SIGNATURES:
             self._states = Interner((NodeState(),))

@@ -1,4 +1,4 @@
-"""What pods and reservations hold of one node's CPUs and NUMA nodes."""
+"""The CPUs and amounts of NUMA nodes that pods and reservations hold on one node."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from holdfast.state.numa.topology import NO_TOPOLOGY, NodeTopology
 
 
 class ClaimedHolding(NamedTuple):
-    """What a pod would have if no other pod or reservation claimed the same."""
+    """The allocation of a pod if no other pod or reservation claimed the same."""
 
     holding: PodHolding
     claimant: Claimant
@@ -32,11 +32,12 @@ class ClaimedHolding(NamedTuple):
 
 @dataclass(slots=True)
 class NodeHoldings:
-    """What is known of one node; it may have no Node object (yet).
+    """The holders on one node, which may have no Node object (yet).
 
     A pod may act as a reservation: its owners have what it has, as those of a reservation do.
     Invariant: ``pods`` are the claims without the CPUs of earlier claimants, and of reservations
-    of which the pod is no owner. Only if a CPU is claimed twice, ``disputed``, they differ.
+    that the pod does not own. They differ from the claims only if a CPU is claimed twice
+    (``disputed``).
     """
 
     topology: NodeTopology = NO_TOPOLOGY
@@ -78,8 +79,9 @@ class NodeHoldings:
     ) -> list[str]:
         """Set what a reservation has; return the pods that have less than before, by uid.
 
-        One that ``yields`` takes nothing from pods: it is being bound, so that pods that it
-        pre-allocates do not name it yet, or a pod acts as it, which claims no more than others.
+        A reservation that ``yields`` takes nothing from pods: either it is being bound, so that
+        pods that it pre-allocates do not name it yet, or a pod acts as it and claims no more than
+        others.
         """
         (self.yielding.add if yields else self.yielding.discard)(uid)
         self.reservations[uid] = holding
@@ -139,7 +141,7 @@ class NodeHoldings:
 
     @property
     def empty(self) -> bool:
-        """Whether nothing would be lost if it was forgotten."""
+        """Whether nothing would be lost if this were forgotten."""
         return not (self.pods or self.reservations) and self.shape is NO_SHAPE
 
     def state(
@@ -177,7 +179,7 @@ class NodeHoldings:
         return offer_of(self.shape, reservation, reserved, (*pods, *added))
 
     def _without_others(self, own: str, reserved: ReservationHolding) -> ReservationHolding:
-        """Return what no other reservation has: a pod that acts as one may claim that in vain."""
+        """Return what no other reservation has: a pod that acts as one may claim more than that."""
         cpus = reserved.allocation.cpus
         for uid, other in self.reservations.items():
             if uid != own:
@@ -185,5 +187,5 @@ class NodeHoldings:
         return reserved._replace(allocation=replace(reserved.allocation, cpus=cpus))
 
     def left_of(self, reservation: str) -> NumaAllocation:
-        """Return what of a reservation no owner has."""
+        """Return the part of a reservation that no owner has."""
         return remaining(reservation, self.reservations[reservation], tuple(self.pods.values()))

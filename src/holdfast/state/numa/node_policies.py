@@ -1,4 +1,4 @@
-"""How a node wants CPUs and NUMA nodes to be used: labels of the Node, else its topology."""
+"""Read how a node's CPUs and NUMA nodes are to be used, from its labels or its topology."""
 
 from __future__ import annotations
 
@@ -35,7 +35,8 @@ class NodePolicies:
     """The policies of one node.
 
     ``ratio`` is the amplification of cpu (1 for none), ``None`` if the annotation is malformed.
-    ``ratios`` are those of all resources, ``zones_amplified`` whether zones have them applied.
+    ``ratios`` are those of all resources; ``zones_amplified`` tells whether zones have them
+    applied.
     """
 
     bind: str = ""
@@ -84,7 +85,7 @@ _STRATEGIES = {
 
 
 def merge_numa_policies(node: str, pod: str) -> str | None:
-    """Return the NUMA policy for a pod on a node, none if both have different ones."""
+    """Return the NUMA policy for a pod on a node, None if the two have different ones."""
     if node and pod and node != pod:
         return None
     return pod or node

@@ -18,7 +18,7 @@ from holdfast.state.numa.topology_hints import UNUSED, NodeUse
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NumaShape:
-    """What a node has and wants, without its pods. Equal ones are usually one object."""
+    """The resources and policies of a node, without its pods. Equal ones are usually one object."""
 
     topology: NodeTopology
     policies: NodePolicies
@@ -49,7 +49,7 @@ NO_SHAPE = node_shape(NO_TOPOLOGY, NodePolicies())
 
 
 class NodeState(NamedTuple):
-    """Everything about a node that decides about CPUs and NUMA nodes for a pod.
+    """Everything about a node that affects the choice of CPUs and NUMA nodes for a pod.
 
     ``held`` are CPUs of pods and of reservations, ``used`` are amounts of NUMA nodes of both.
     ``core_exclusive`` and ``node_exclusive`` are CPUs held with these exclusive policies.
@@ -75,10 +75,10 @@ class NodeState(NamedTuple):
 
 
 class NumaOffer(NamedTuple):
-    """What a pod may use of one reservation: CPUs and amounts that no owner has.
+    """The part of a reservation that a pod may use: CPUs and amounts that no owner has.
 
-    With ``only_cpus`` it is bound to no other CPUs, with ``all_cpus`` to each of them at least; of
-    the resources in ``only_amounts`` it uses no other amounts.
+    With ``only_cpus`` the pod is bound to no other CPUs; with ``all_cpus`` it is bound to each of
+    them at least. It uses no other amounts of the resources in ``only_amounts``.
     """
 
     cpus: int = 0
@@ -92,14 +92,14 @@ NO_OFFER = NumaOffer()
 
 
 class PodHolding(NamedTuple):
-    """What a pod has, and the uid of the reservation that it was allocated from, or ""."""
+    """The allocation of a pod, and the uid of the reservation it comes from, or ""."""
 
     allocation: NumaAllocation
     reservation: str = ""
 
 
 class ReservationHolding(NamedTuple):
-    """What a reservation has, and the resources that are Restricted to it."""
+    """The allocation of a reservation, and the resources that are Restricted to it."""
 
     allocation: NumaAllocation
     restricted: frozenset[str] = frozenset()
@@ -139,7 +139,7 @@ def state_of(
 def _holders(
     pods: Collection[PodHolding], reservations: Mapping[str, ReservationHolding]
 ) -> Iterable[NumaAllocation]:
-    """Return what pods have, and what of reservations no owner has."""
+    """Return what pods have, and the parts of reservations that no owner has."""
     for holding in pods:
         yield holding.allocation
     for uid, reserved in reservations.items():
@@ -149,7 +149,7 @@ def _holders(
 def remaining(
     uid: str, reserved: ReservationHolding, pods: Collection[PodHolding]
 ) -> NumaAllocation:
-    """Return what of a reservation is left: CPUs that no pod has, amounts that no owner has."""
+    """Return what is left of a reservation: CPUs that no pod has, amounts that no owner has."""
     cpus = reserved.allocation.cpus
     amounts = {node: dict(of) for node, of in reserved.allocation.amounts}
     for holding in pods:

@@ -29,7 +29,7 @@ def split_amounts(
     *,
     cpu_step: int = 1,
 ) -> tuple[dict[int, dict[str, int]], list[str]]:
-    """Divide a request evenly over NUMA nodes; also return the resources of which there is less.
+    """Divide a request evenly over NUMA nodes; also return the resources that are short.
 
     The NUMA node with the least comes first, so that the others can make up for it. Cpu is divided
     in steps of ``cpu_step`` millicores. Resources that no NUMA node lists are left out.

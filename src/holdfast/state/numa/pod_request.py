@@ -1,4 +1,4 @@
-"""What a pod asks of CPUs and NUMA nodes: by its labels, annotations, priority and requests."""
+"""Read the CPUs and NUMA nodes that a pod requests: labels, annotations, priority, requests."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ class NumaTopologySpec(Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class NumaRequest:
-    """What a pod asks of CPUs and NUMA nodes; hashable, equal for pods that need the same.
+    """The request of a pod for CPUs and NUMA nodes; hashable, equal for pods that need the same.
 
-    ``bound``: CPUs of its own, by its QoS class, wherever it runs; on a node with a bind policy
-    each pod that requests cpu is bound. The policies for CPUs are empty unless it is bound.
+    ``bound``: it is bound to CPUs wherever it runs, because of its QoS class; on a node with a bind
+    policy each pod that requests cpu is bound. The policies for CPUs are empty unless it is bound.
     """
 
     amounts: tuple[tuple[str, int], ...] = ()

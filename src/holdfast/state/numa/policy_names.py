@@ -8,10 +8,10 @@ SPREAD_BY_PCPUS = "SpreadByPCPUs"
 """Bind policy: CPUs of different cores."""
 DEFAULT_BIND_POLICY = "Default"
 BIND_POLICIES = (FULL_PCPUS, SPREAD_BY_PCPUS)
-"""The bind policies that have CPUs chosen; others, such as ConstrainedBurst, have no effect."""
+"""The bind policies by which CPUs are chosen; others, such as ConstrainedBurst, have no effect."""
 
 FULL_PCPUS_ONLY = "FullPCPUsOnly"
-"""What a node's label calls a required FullPCPUs of all its pods."""
+"""The value of a node's label for a required FullPCPUs of all its pods."""
 
 PCPU_LEVEL = "PCPULevel"
 """Exclusive policy: not on a core that a pod of the same policy uses."""

@@ -27,7 +27,7 @@ NumaAmounts = tuple[tuple[int, tuple[tuple[str, int], ...]], ...]
 
 @dataclass(frozen=True, slots=True)
 class NumaAllocation:
-    """What a pod or a reservation has: CPUs as a mask, and amounts of NUMA nodes."""
+    """The allocation of a pod or a reservation: CPUs as a mask, and amounts of NUMA nodes."""
 
     cpus: int = 0
     amounts: NumaAmounts = ()
@@ -57,7 +57,7 @@ class _ExclusivePolicy(Struct, frozen=True):
 
 
 def read_allocation(annotations: Mapping[str, str]) -> NumaAllocation:
-    """Return what the annotations say that a pod has; a malformed one counts as absent."""
+    """Return the allocation in a pod's annotations; a malformed one counts as absent."""
     text, spec = annotations.get(RESOURCE_STATUS), annotations.get(RESOURCE_SPEC)
     if not text:
         return NOTHING
@@ -105,7 +105,7 @@ def ordered(amounts: Mapping[int, Mapping[str, int]]) -> NumaAmounts:
 
 
 def within_request(allocation: NumaAllocation, request: Mapping[str, int]) -> NumaAllocation:
-    """Return what of an allocation a pod with this request can have: the lowest numbers first.
+    """Return the part of an allocation that a pod with this request can have, lowest numbers first.
 
     >>> within_request(NumaAllocation(0b1111_0000), {"cpu": 2500})
     NumaAllocation(cpus=48, amounts=(), exclusive_policy='')
@@ -121,7 +121,7 @@ def within_request(allocation: NumaAllocation, request: Mapping[str, int]) -> Nu
 
 
 def possible_status(text: str, request: Mapping[str, int]) -> str:
-    """Return the annotation as far as a pod with this request can have that; "" for nothing."""
+    """Return the part of the annotation that a pod with this request can have; "" for nothing."""
     written = read_allocation({RESOURCE_STATUS: text})
     possible = within_request(written, request)
     if possible == written:

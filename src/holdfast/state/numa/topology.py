@@ -1,4 +1,4 @@
-"""What a NodeResourceTopology says: CPUs by core, NUMA node and socket; zones; unavailable CPUs.
+"""Read NodeResourceTopologies: CPUs by core, NUMA node and socket; zones; unavailable CPUs.
 
 A bad annotation counts as absent; ``NodeTopology.faults`` names it.
 """
@@ -111,7 +111,7 @@ class NumaZone(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class NodeTopology:
-    """What a NodeResourceTopology says about its node. Equal if all of it is equal.
+    """The content of a NodeResourceTopology. Equal if all of it is equal.
 
     ``unavailable`` are CPUs that no pod may be bound to: those of the kubelet and of its pods, of
     the node's reservation and of the system. Each lowers the cpu of its zone by one.

@@ -23,7 +23,7 @@ from holdfast.state.numa.policy_names import (
 UNSATISFIED = "Unsatisfied NUMA {}"
 UNALIGNED = "Unaligned NUMA Hint cause {}"
 _MOST_MASKS = 4096
-"""So many sets of NUMA nodes are tried at most; the smaller ones, and all together."""
+"""At most this many sets of NUMA nodes are tried: the smaller ones, and all together."""
 
 
 class Hint(NamedTuple):
@@ -42,7 +42,7 @@ class HintProvider(Protocol):
     """Gives hints for other resources than CPUs and memory, such as shared devices."""
 
     def states(self, pod: PodInfo) -> NDArray[np.int64]:
-        """Return a number by row: equal ones have equal hints if the pod uses no reservation."""
+        """Return a number per row: equal numbers mean equal hints if no reservation is used."""
         ...
 
     def number_in_steps(self) -> Iterator[None]:
@@ -263,7 +263,7 @@ _size = int.bit_count
 def _common_nodes(lists: Sequence[Sequence[int]], everything: int) -> set[int]:
     """Return the smallest sets that are common to masks of each list, and perhaps larger ones.
 
-    Lists ascend by size. Of the masks with a certain NUMA node only the smallest matter: larger
+    Lists ascend by size. Among the masks with a certain NUMA node only the smallest matter: larger
     ones have more NUMA nodes in common with others.
     """
     common_masks: set[int] = set()

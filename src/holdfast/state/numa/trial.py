@@ -90,7 +90,7 @@ class Situation(NamedTuple):
 
     @property
     def bound(self) -> bool:
-        """Whether the pod gets CPUs of its own on the node."""
+        """Whether the pod is bound to CPUs on the node."""
         request = self.request
         return request.bound or (bool(self.shape.policies.bind) and request.millicores > 0)
 
@@ -112,7 +112,7 @@ class Situation(NamedTuple):
 
     @property
     def held(self) -> int:
-        """The CPUs that stay in use beside the pod; of a reservation it may take those offered."""
+        """The CPUs that others use, without those that a reservation offers to the pod."""
         return self.state.held & ~(self.offer.cpus if self.bound else 0)
 
     def usable(self, within: int) -> int:
