@@ -109,7 +109,7 @@ def count_usage(
 def _usage_in(
     quota: ResourceQuota, evaluator: Evaluator[T], obj: T, lookups: Lookups
 ) -> QuotaUsage:
-    """Return what an object charges to a quota; a malformed one is only an object."""
+    """Return what an object charges to a quota; a malformed one counts only as an object."""
     try:
         return evaluator.usage(obj, lookups) if evaluator.matches(quota, obj) else {}
     except BadRequest:

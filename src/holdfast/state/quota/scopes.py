@@ -62,7 +62,7 @@ def has_deadline(pod: Pod) -> bool:
 
 
 def is_best_effort(pod: Pod) -> bool:
-    """Return whether no container, and not the pod as a whole, asks for cpu or memory."""
+    """Return whether neither a container nor the pod as a whole asks for cpu or memory."""
     if has_pod_level_resources(pod):
         assert pod.spec.resources is not None
         return not _asks(pod.spec.resources)

@@ -1,4 +1,4 @@
-"""What pods, services, volume claims and resource claims charge."""
+"""Compute what pods, services, volume claims and resource claims charge."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _COMPUTE = (CPU, MEMORY, EPHEMERAL_STORAGE)
 
 
 class Lookups(Protocol):
-    """What the usage of an object depends on besides the object."""
+    """The inputs of an object's usage other than the object."""
 
     @property
     def now(self) -> float:
@@ -88,7 +88,7 @@ def is_charged(pod: Pod, now: float) -> bool:
 
 
 def pod_usage(pod: Pod, now: float) -> QuotaUsage:
-    """Return what a pod charges; a finished pod is only an object.
+    """Return what a pod charges; a finished pod counts only as an object.
 
     GPUs are charged by the names that the pod writes, and in percent of cores and memory.
     """
