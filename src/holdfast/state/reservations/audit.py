@@ -1,7 +1,7 @@
 """Check the invariants I2 and I4: what reservations hold and have left, and which pods use them.
 
 Everything is added up again from single reservations and pods, so that an error in the columns
-cannot hide itself.
+cannot stay hidden.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from holdfast.state.reservations.reservation_cache import ReservationCache
 
 
 def held_beside_owners(reservations: ReservationCache, row: int) -> Counter[int]:
-    """Sum what the reservations on a row hold beside their owners' requests, by resource.
+    """Sum what the reservations on a row hold in addition to their owners' requests, by resource.
 
     What a pod that acts as a reservation shares with its owner is subtracted: both are pods.
     """

@@ -1,12 +1,12 @@
 """Find the reservations a pod may use: by owners, affinity, taints and exact match.
 
-This is asked for every pod, before its class is known, and nearly all pods own no reservation.
-Their label groups are remembered, so that they pay one look-up and keep 0.89 to 0.94 of the rate
-that they have without reservations (docs/performance.md).
+This runs for every pod, before its class is known, and nearly all pods own no reservation. Their
+label groups are remembered, so that they cost one look-up and keep 0.89 to 0.94 of the rate that
+they have without reservations (docs/performance.md).
 
-For an owner the costly part is written by the user. A reservation affinity of 300 terms, compiled
-again for each of 2,000 reservations, took 33 s in one step. It is compiled once now and compared in
-steps before the cycle, and what was compared is cached by what decides (``_key``), in space that
+For an owner, the user writes the costly part. A reservation affinity of 300 terms, compiled again
+for each of 2,000 reservations, took 33 s in one step. Now it is compiled once and compared in steps
+before the cycle. The results are cached by everything that they depend on (``_key``), in space that
 namespaces share (decision 0020).
 """
 
@@ -56,7 +56,7 @@ Slots = NDArray[np.intp]
 
 
 class ReservationRequirements(NamedTuple):
-    """What a pod requires of its reservation: affinity, and resources that must match exactly."""
+    """The requirements of a pod for its reservation: affinity, and resources to match exactly."""
 
     affinity: ReservationAffinity | None
     exact: tuple[str, ...]
@@ -142,7 +142,7 @@ def _find_refusal(
     reservation = info.reservation
     if reservation.metadata.deletion_timestamp is not None:
         # A terminating reservation accepts no new owner, not even by name. Without this rule a pod
-        # that named it, or tolerated unschedulable, was still given it.
+        # that named it, or tolerated unschedulable, still got it.
         return ReservationRefusal(RefusalReason.UNSCHEDULABLE)
     if wishes.name:
         # A pod that names the reservation ignores its taints, labels and unschedulable.
@@ -179,8 +179,8 @@ def _agree(request: Mapping[int, int], reserved: Mapping[int, int], ids: list[in
 class ReservationMatch:
     """The reservations one pod matches, also those that are not matchable now.
 
-    ``slots`` are their slots in the order of rows, ``rows`` the distinct rows, ``first`` the
-    position of each row's first slot, ``at`` the position in ``rows`` of each slot.
+    ``slots`` are their slots in the order of rows; ``rows`` are the distinct rows; ``first`` is the
+    position of each row's first slot; ``at`` is the position in ``rows`` of each slot.
     ``hidden_pods`` are their reserve pods. A pod that ignores reservations matches all of them.
     """
 
@@ -237,8 +237,8 @@ class ReservationMatcher:
         if pod_info.is_reserve_pod:
             return self._for_pre_allocation(pod_info)
         if owners_mistake(pod_info.pod) == "":
-            # It acts as a reservation, so it uses none: it would lend what is reserved for it to
-            # pods that do not own that.
+            # It acts as a reservation, so it uses none: otherwise pods that own nothing of what is
+            # reserved for it could use that.
             return None
         groups: Sequence[OwnerGroup] = ()
         key: Hashable = _IGNORING

@@ -2,10 +2,10 @@
 
 Such a pod has the owners of a reservation in an annotation. It is a real pod, so the node table
 counts its request, and that of the owner that uses its resources. What both have in common counts
-once: the reservation holds less than nothing then (``ReservationInfo.counted_in_pod``). It
+once: the reservation then holds a negative amount (``ReservationInfo.counted_in_pod``). It
 allocates once: from the moment it names a current owner, no other pod may use it, also after that
-owner is gone. Only pods of its namespace can be owners: who may create pods in one namespace must
-not decide where those of another run.
+owner is gone. Only pods of its namespace can be owners: a user who may create pods in one namespace
+must not decide where pods of another run.
 """
 
 from __future__ import annotations

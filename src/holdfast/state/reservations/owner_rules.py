@@ -32,7 +32,7 @@ class OwnerRule:
     """The namespaces of its pods; None for all."""
 
     def owns(self, pod: Pod) -> bool:
-        """Tell whether all given parts match the pod."""
+        """Tell whether all parts of the rule match the pod."""
         return (
             (self.namespaces is None or pod.namespace in self.namespaces)
             and (self.object is None or _is_object(pod, self.object))

@@ -1,7 +1,7 @@
 """An index of reservations by their owners.
 
-Reservations with the same owners form a group, which is matched once. A group is indexed by
-one thing every owner must have (a label pair, a uid, a name), so that most pods match no group.
+Reservations with the same owners form a group, which is matched once. A group is indexed by one
+property that every owner must have (a label pair, a uid, a name), so that most pods match no group.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class OwnerGroup:
 
 
 class OwnerIndex:
-    """All groups, indexed by something their owners must have."""
+    """All groups, indexed by a property that their owners must have."""
 
     def __init__(self) -> None:
         self._groups: dict[bytes, OwnerGroup] = {}

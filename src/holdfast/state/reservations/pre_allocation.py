@@ -1,4 +1,4 @@
-"""Pre-allocation: which running pods on a node a reservation takes its resources over from.
+"""Pre-allocation: choose the running pods on a node whose resources a reservation takes over.
 
 A reservation with ``preAllocation`` may be placed where its resources are not free yet. It chooses
 running pods there; while they run, max(reservation, pods) is held on the node, and what they leave
@@ -34,7 +34,7 @@ _WHOLE = 100
 
 @dataclass(frozen=True, slots=True)
 class PreAllocationRules:
-    """What a reservation requests, and how it chooses the pods it pre-allocates."""
+    """The request of a reservation, and the rules by which it chooses pods to pre-allocate."""
 
     wanted: AmountsByResource
     """Everything it requests, its pod slot included."""
@@ -73,11 +73,12 @@ class PreAllocationRules:
 
 
 class PreAllocationResult(NamedTuple):
-    """What pre-allocation finds on one node.
+    """The result of pre-allocation on one node.
 
-    ``pods`` are the chosen pods. ``shortfall`` is the percentage missing of the scarcest resource
-    beside what they leave; if it is above 0 the reservation must wait for more. ``by_node`` are
-    resources the node is short of, ``inside`` those of which pods request more than is reserved.
+    ``pods`` are the chosen pods. ``shortfall`` is the percentage of the scarcest resource that is
+    missing even with what they leave; if it is above 0 the reservation must wait for more.
+    ``by_node`` are resources the node is short of; ``inside`` are those of which pods request more
+    than is reserved.
     """
 
     pods: tuple[PodInfo, ...] = ()
@@ -96,7 +97,7 @@ class PreAllocationResult(NamedTuple):
 
 
 Suits = Callable[[Sequence[PodInfo]], bool]
-"""Tells whether certain resources of pods, such as CPUs, can be taken over; () for none."""
+"""Tells whether specific resources of pods, such as CPUs, can be taken over; () for none."""
 
 
 def choose_pods(
@@ -118,7 +119,7 @@ def choose_pods(
     if rules.required:
         return PreAllocationResult((), 0, frozenset(by_node), tuple(inside), refused=True)
     if not suited:
-        # It cannot wait for whichever resources become free: it needs certain ones from the start.
+        # It cannot wait for any resources to become free: it needs specific ones from the start.
         return PreAllocationResult(refused=True)
     if not alone:
         return PreAllocationResult()
@@ -222,7 +223,7 @@ def read_rules(
 
 @dataclass(frozen=True, slots=True)
 class PreAllocatablePods:
-    """The pods that a reservation may pre-allocate, judged by the pods alone."""
+    """The pods that a reservation may pre-allocate, as far as the pods alone decide."""
 
     reservation: Reservation
     cluster: ClusterMode

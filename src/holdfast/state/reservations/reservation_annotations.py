@@ -105,7 +105,7 @@ def _read_affinity(text: str) -> ReservationAffinity:
 
 
 def selects(affinity: ReservationAffinity, labels: Mapping[str, str], name: str) -> bool:
-    """Return whether an affinity selects a reservation; ``labels`` are its own over its node's."""
+    """Return whether an affinity selects a reservation; its own ``labels`` override its node's."""
     if any(labels.get(k) != v for k, v in affinity.selector.items()):
         return False
     return affinity.terms is None or any(term.matches(labels, name) for term in affinity.terms)

@@ -1,10 +1,10 @@
 """The reservation cache: every reservation that holds resources on a node, in columns.
 
-For each resource the cache knows what is reserved (T), what is reserved inside for no owner (I),
+For each resource the cache stores what is reserved (T), what is reserved inside for no owner (I),
 and what owners allocate (A). Three sums follow, and nothing else says what a reservation has::
 
     hold      = max(T, A + I)        what pods other than owners cannot use
-    held      = hold - A             what is entered into the node table beside the owners
+    held      = hold - A             what is entered into the node table in addition to A
     remaining = max(0, T - I - A)    what an owner may still allocate
 
 Pod slots follow the same sums: every owner uses one, and a reservation that does not reserve
@@ -14,11 +14,11 @@ which is entered into the node table and is hidden from its owners.
 An allocate-once reservation stops matching as soon as a pod is assumed into it, not when its
 status is written, so two owners can never both allocate from it.
 
-What owners allocate is not a part of the reservation, but has a ledger (``AllocationLedger``), by
-reservation and node. Events of pods and reservations come in any order, and when one was stored
-within the other, an owner of two reservations lost what it had of the second when the first ended.
-The node is in the key because a user may write the uid of a reservation on a pod elsewhere: that
-made reserved resources free for other pods.
+What owners allocate is stored in a ledger (``AllocationLedger``), by reservation and node, not in
+the reservation. Events of pods and reservations come in any order, and when one was stored within
+the other, an owner of two reservations lost what it had of the second when the first ended. The
+node is in the key because a user may write the uid of a reservation on a pod elsewhere: that made
+reserved resources free for other pods.
 """
 
 from __future__ import annotations
@@ -201,10 +201,11 @@ class ReservationCache:
         return self._matcher.refusals(groups, pod_info, slots, wishes)
 
     def slots_on(self, match: ReservationMatch | None, row: int) -> list[int]:
-        """Return the slots of the reservations that a pod may use on a row, as they are nominated.
+        """Return the slots of the reservations that a pod may use on a row, in nomination order.
 
-        A pod that ignores reservations uses none. Slots have no order: they are used again. When
-        plugins took the first slot that fitted, a scheduler scored differently after a restart.
+        A pod that ignores reservations uses none. Slots have no order, because they are reused.
+        When plugins took the first slot that fitted, a scheduler scored differently after a
+        restart.
         """
         if match is None or match.ignores_reservations:
             return []
@@ -274,7 +275,7 @@ class ReservationCache:
         return converted_amounts(request, info.device_names, self._node_table.resources)
 
     def restricted_device_types(self, uid: str) -> frozenset[str]:
-        """Return the types of which owners get nothing but the devices of a reservation."""
+        """Return the types of which owners get only the devices of a reservation."""
         info, names = self.by_uid.get(uid), self._node_table.resources
         if info is None or info.policy != "Restricted":
             return frozenset()
@@ -358,8 +359,8 @@ class ReservationCache:
             return
         old = self.by_uid.get(reservation.uid)
         if old is not None and holds_the_same(old.reservation, reservation):
-            # Most events are such: the status is written whenever an owner comes or goes. What
-            # follows here makes every cached result about reservations outdated.
+            # Most events are like this: the status is written whenever an owner is added or
+            # removed. What follows here makes every cached result about reservations outdated.
             old.reservation = reservation
             return
         # Raises BadRequest for a malformed amount, before anything is changed.

@@ -1,4 +1,4 @@
-"""The amounts of all reservations as columns, one entry a slot, and what they hold on rows."""
+"""The amounts of all reservations as columns, one entry per slot, and what they hold on rows."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ _FEW_SHAPES = 1024
 class ReservationColumns:
     """Amounts are [resource, slot] in base units; everything else is [slot].
 
-    ``held`` is what the reservation holds beside its owners, without pod slots. ``row`` is the
-    node row or -1, ``order`` the order label or 0, ``created`` the creation time. ``restricts``
-    tells whether a Restricted reservation limits its owners in a resource. ``shape`` is the id of
-    the shape of its reserve pod. The ``*_at`` are the same columns, cell by cell.
+    ``held`` is what the reservation holds in addition to its owners, without pod slots. ``row`` is
+    the node row or -1, ``order`` is the order label or 0, and ``created`` is the creation time.
+    ``restricts`` tells whether a Restricted reservation limits its owners in a resource. ``shape``
+    is the id of the shape of its reserve pod. The ``*_at`` are the same columns, cell by cell.
     """
 
     __slots__ = (
@@ -80,7 +80,7 @@ class ReservationColumns:
         self.matchable_at = cells(self.matchable)
 
     def grow(self, resources: int, slots: int) -> None:
-        """Grow to at least so many resources and slots."""
+        """Grow to at least this many resources and slots."""
         width, length = self.remaining.shape
         if resources <= width and slots <= length:
             return
@@ -119,7 +119,7 @@ class ReservationColumns:
         self.update_allocated(info)
 
     def update_allocated(self, info: ReservationInfo) -> AmountsByResource:
-        """Write what owners allocate; return what the reservation holds beside them."""
+        """Write what owners allocate; return what the reservation holds in addition."""
         slot = info.slot
         for resource in info.reserved:
             self.allocated_at[resource][slot] = info.allocated(resource)
@@ -159,7 +159,7 @@ class ReservationHolds:
         self.shapes = ReservePodShapes()
 
     def place(self, info: ReservationInfo, slots: int, every: Iterable[ReservationInfo]) -> None:
-        """Write a reservation, one of so many slots, and hold its resources if its node exists."""
+        """Write a reservation, one of ``slots``, and hold its resources if its node exists."""
         columns, node_table = self.columns, self._node_table
         self._convert(info)
         columns.grow(len(node_table.resources), slots)

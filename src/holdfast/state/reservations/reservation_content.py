@@ -29,7 +29,7 @@ from holdfast.state.reservations.reserve_pod import reserve_pod
 
 
 class ReservationContent(NamedTuple):
-    """What a reservation says about the resources it holds."""
+    """The content of a reservation that concerns the resources it holds."""
 
     pod_info: PodInfo
     """The digest of its reserve pod."""

@@ -127,7 +127,7 @@ class ReservationInfo:
     policy_conflicts: bool = False
     """Its policy was edited to one that the others on its node exclude: it gets no new owners."""
     converted: AmountsByResource = field(default_factory=dict)
-    """What owners allocate in its names that write their requests for GPUs in other ones."""
+    """What owners allocate in its names, if they write their requests for GPUs in other names."""
 
     @property
     def uid(self) -> str:
@@ -151,7 +151,7 @@ class ReservationInfo:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether its resources are not free yet; then it has the pre-allocated pods for owners."""
+        """Whether its resources are not free yet; then the pre-allocated pods are its owners."""
         return self.reservation.phase == "Waiting"
 
     @property
@@ -199,10 +199,10 @@ class ReservationInfo:
     def freed_if_removed(
         self, gone: Collection[str], coming: AmountsByResource, converted: AmountsByResource
     ) -> tuple[dict[int, int], dict[int, int]]:
-        """Return what more it would hold beside owners, and what more would remain, without some.
+        """Return how much more it would hold and would have left if some owners were removed.
 
-        ``coming`` is what other pods would allocate instead, ``converted`` what more is allocated
-        then in names that neither the removed pods nor the others use.
+        ``coming`` is what other pods would allocate instead; ``converted`` is what would be
+        allocated in addition, in names that neither the removed pods nor the others use.
         """
         held, lent = {}, {}
         for resource in self.reserved.keys() | {PODS}:
@@ -218,7 +218,7 @@ class ReservationInfo:
 
     @property
     def held_amounts(self) -> dict[int, int]:
-        """What it holds beside the requests of its owners, without pod slots."""
+        """What it holds in addition to the requests of its owners, without pod slots."""
         sums, inner = self.allocations.sums, self.inner
         amounts = {}
         for resource, reserved in self.reserved.items():
@@ -229,12 +229,12 @@ class ReservationInfo:
 
     @property
     def counted_in_pod(self) -> dict[int, int]:
-        """What of it is counted already, as the request of the pod that acts as it."""
+        """The part of it that is already counted as the request of the pod that acts as it."""
         return {**self.reserved, PODS: 1} if self.reservation.is_pod else {}
 
     @property
     def held_pod_slots(self) -> int:
-        """Pod slots it holds beside those of its owners; by default it reserves one."""
+        """Pod slots it holds in addition to those of its owners; by default it reserves one."""
         used = self.allocations.sums.get(PODS, 0)
         return max(self.reserved.get(PODS, 1) - used, self.inner.get(PODS, 0))
 

@@ -31,9 +31,9 @@ LOWEST_PRIORITY, HIGHEST_PRIORITY = -(2**31), 2**31 - 1
 def reserve_pod(reservation: Reservation) -> Pod:
     """Build the reserve pod from the template of a reservation.
 
-    Name and uid are the reservation's; its labels and annotations override the template's, of which
-    those that only a reservation has are left out. A node name in the template is a requirement to
-    check, so it moves to an annotation.
+    Name and uid are the reservation's; its labels and annotations override the template's, without
+    those that only a reservation has. A node name in the template is a requirement to check, so it
+    moves to an annotation.
     """
     template = reservation.spec.template or PodTemplate()
     asked = with_requests(template.spec)

@@ -1,4 +1,4 @@
-"""What reservations hold on a row, for one pod, and under a hypothetical change.
+"""Compute what reservations hold on a row, for one pod, and under a hypothetical change.
 
 For an owner, what its reservations hold does not count as requested; only the requests of their
 owners do. Filters decide this for each reservation by its allocate policy. Scores simply ignore
@@ -108,7 +108,7 @@ class FreedCapacity:
     slots: RowAmounts
     matchable: Mapping[int, bool] = field(default_factory=dict)
     """Whether a reservation is matchable after the change, by slot, where the change decides: one
-    that allocates once is not after an added owner, and is again after its owner is removed."""
+    that allocates once is not if an owner is added, and is again if its owner is removed."""
 
     def to_rows(self, rows: NDArray[np.intp], resource: int) -> Ints | int:
         """Return what is freed of a resource on each row."""

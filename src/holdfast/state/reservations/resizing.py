@@ -1,7 +1,7 @@
-"""What a reservation on a node must hold after it was edited, and whether its node has that.
+"""Compute what an edited reservation on a node must hold, and whether its node has that.
 
-Wanted are the template's requests, overlaid by the resize annotation; held is what the status
-says. Only amounts are compared: a reservation never moves.
+The wanted amounts are the template's requests, updated by the resize annotation. The held amounts
+are those of the status. Only amounts are compared: a reservation never moves.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def _edited_amounts(reservation: Reservation) -> dict[str, AmountText] | None:
 
 
 def _with_kept(asked: Mapping[str, A], held: Mapping[str, A]) -> dict[str, A]:
-    """Return what is asked for, with the extended resources that are held besides."""
+    """Return what is asked for, with the other extended resources that are held."""
     return {**{name: amount for name, amount in held.items() if "/" in name}, **asked}
 
 
