@@ -3,7 +3,7 @@
 A device class has an implicit resource name, and perhaps an explicit one; claims ask for devices of
 the class without a name. GPUs of Koordinator have several names and percent of each other.
 
-When each name was counted for itself, three pods were placed where the cap was one: one asked for
+When each name was counted separately, three pods were placed where the cap was one: one asked for
 the explicit name, one for the implicit one, one used a claim. So what a pod asks for is added up by
 device class first, and then written in every capped name of the class. A claim counts once for all
 pods that share it. ``ClaimingPodSum`` stores what each pod has added: its claim may be gone before
@@ -72,7 +72,7 @@ def _class_of(resource: str, known: KnownDevices) -> str | None:
 
 
 class CappedDevices:
-    """What pods ask of the devices among some capped resources."""
+    """The requests of pods for the devices among some capped resources."""
 
     def __init__(
         self, capped: tuple[int, ...], resources: ResourceNames, known: KnownDevices
@@ -107,7 +107,7 @@ class CappedDevices:
         return by_claim
 
     def _replaced(self, amounts: tuple[int, ...], request: Mapping[str, int]) -> tuple[int, ...]:
-        """Return capped amounts, of devices what a request amounts to."""
+        """Return capped amounts, with what a request amounts to for devices."""
         new_amounts = list(amounts)
         for name, amount in in_capped_names(request, self._positions, self._known).items():
             new_amounts[self._positions[name]] = amount

@@ -30,7 +30,7 @@ from holdfast.api.validation.resource_policy import check_ambiguity, check_writt
 from holdfast.runtime.errors import BadRequest, Cause, FieldErrors
 
 MatchLabelGroup = tuple[tuple[str, str], ...]
-"""The matchLabelKeys that a pod has, with values. Caps apply to each group by itself."""
+"""The matchLabelKeys that a pod has, with values. Caps apply to each group separately."""
 COST_STEP = 100
 """The deletion costs of two neighbouring priorities differ by this much."""
 _MAX_AMOUNT = 2**62
@@ -57,7 +57,7 @@ class PolicyUnit:
         return self.max_count is not None or bool(self.max_resources)
 
     def places_left(self, pods: int) -> int | None:
-        """Return how many more pods ``max_count`` allows beside some pods; None without it."""
+        """Return how many pods ``max_count`` allows in addition to ``pods``; None without it."""
         return None if self.max_count is None else max(0, self.max_count - pods)
 
 
@@ -143,7 +143,7 @@ class Policy:
         return conjunction((*(self.selector.requirements or ()), *pinned))
 
     def counts_pod(self, pod: Pod) -> bool:
-        """Return whether a pod is counted in the units of its node; the node is not regarded."""
+        """Return whether a pod is counted in the units of its node; the node is not checked."""
         if pod.finished or not self.selects(pod.metadata.namespace, pod.metadata.labels):
             return False
         if pod.terminating and not self.counts_terminating:
@@ -153,7 +153,7 @@ class Policy:
     def is_previous(self, pod: Pod) -> bool:
         """Return whether a pod is ignored because it was bound before the policy was created.
 
-        A pod without a node is assumed at most, so it is not.
+        A pod without a node is at most assumed, so it is not ignored.
         """
         since = self.counts_since
         if since is None or not pod.spec.node_name:

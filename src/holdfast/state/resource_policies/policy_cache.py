@@ -54,7 +54,8 @@ class Policies:
 
     def upsert(self, obj: ResourcePolicy) -> None:
         """Store a policy; one that cannot be compiled governs no pods, and is logged once."""
-        # Policies of a file may have no uid; identified by it, they replaced one another.
+        # Policies of a file may have no uid; when they were identified by it, they replaced each
+        # other.
         uid = obj.uid or obj.key
         known = self._by_uid.get(uid)
         if known is not None and means_the_same(known.object, obj):

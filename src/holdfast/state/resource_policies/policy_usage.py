@@ -1,4 +1,4 @@
-"""How full the units of a resource policy are, counted from API objects.
+"""Count the pods and resources in the units of a resource policy, from API objects.
 
 For the status of policies and for commands. The scheduler counts in the node table instead, where
 assumed and nominated pods count as well; for bound pods the two are equal.
@@ -84,8 +84,8 @@ class UnitUsage:
     def headroom(self) -> int | None:
         """How many more pods ``maxCount`` allows for the fullest group; None without a cap.
 
-        0 if a group has used up one of maxResources; else they are not regarded, because how many
-        pods they allow depends on the pods.
+        0 if a group has used up one of maxResources; else these are ignored, because how many pods
+        they allow depends on the pods.
         """
         caps = self.unit.max_resources.items()
         if any(g.resources[name] >= cap for g in self.groups for name, cap in caps):
@@ -174,7 +174,7 @@ def _units_of_nodes(policy: Policy, nodes: Iterable[Node]) -> dict[str, tuple[in
 
 
 def usage_text(usage: PolicyUsage) -> str:
-    """Write the pods of each unit beside its cap, such as ``od 2/2, spot 1``.
+    """Write the pods of each unit and its cap, such as ``od 2/2, spot 1``.
 
     Where matchLabelKeys make groups, the numbers are those of the fullest group.
     """

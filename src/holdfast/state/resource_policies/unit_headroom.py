@@ -1,4 +1,4 @@
-"""How much more the units of policies may take, counted in the node table, for metrics.
+"""Compute the headroom of the units of policies from the node table, for metrics.
 
 The same pods count by the same rules as in ``unit_totals``, also assumed ones. They are added up by
 label groups, without counters: counters of groups that are never scheduled would displace others

@@ -1,11 +1,11 @@
-"""What the pods of a group use of each unit of a policy, updated by the journals.
+"""The use of each unit of a policy by the pods of a group, updated by the journals.
 
 ``UnitRows`` numbers the *combinations* of units that nodes belong to: there are few, so results are
 computed by combination and looked up by row. ``UnitTotals`` adds up the counted pods of one group,
 and their requests, by unit; ``policy_usage`` does the same from objects, for a report.
 
-A placement changes one row, so only that row is subtracted and added again. With this, and with
-the rows of tiers, governed pods get 20,000 decisions a second instead of 6,500.
+A placement changes one row, so only that row is subtracted and added again. With this, and with the
+rows of tiers, there are 20,000 decisions a second for governed pods instead of 6,500.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class UnitRows:
     """The units of every row: ``combinations[of_row[row]]``.
 
     The first combination is that of nodes of no unit. ``version`` changes with every change;
-    ``renumbered`` only if the same number may mean another combination now.
+    ``renumbered`` changes only if the same number may mean another combination now.
     """
 
     __slots__ = (
@@ -121,7 +121,7 @@ class UnitRows:
 
 
 class UnitTotals:
-    """What the pods of one group use of each unit: ``totals``, after ``refresh``.
+    """The use of each unit by the pods of one group: ``totals``, after ``refresh``.
 
     ``resources`` are the ids of the resources that any unit limits, in the order of the amounts.
     ``version`` changes with the totals.
@@ -269,7 +269,7 @@ class UnitTotals:
 
 
 class UnitTotalsCache:
-    """The totals of the groups that were asked for lately; one cache for each world."""
+    """The totals of the groups that were used last; one cache for each world."""
 
     def __init__(self, nodes: NodeTable, known: KnownDevices | None = None) -> None:
         self._nodes = nodes
@@ -297,7 +297,7 @@ class UnitTotalsCache:
 def _distinct_columns(
     masks: NDArray[np.bool_],
 ) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Return an index of each distinct column, and for every column which of those it equals."""
+    """Return an index of each distinct column, and for every column the position of its index."""
     which: NDArray[np.intp] = np.zeros(masks.shape[1], np.intp)
     for start in range(0, len(masks), _BITS):
         part = masks[start : start + _BITS].astype(np.int64)
