@@ -29,8 +29,9 @@ _NO_ROWS: frozenset[int] = frozenset()
 class Attachments:
     """Volumes per driver and row.
 
-    ``resolve`` returns a pod's volumes, ``locate`` the volume of an attachment by its attacher and
-    persistent volume, ``counting_error_of`` why a pod's volumes cannot be counted, or "".
+    ``resolve`` returns a pod's volumes; ``locate`` returns the volume of an attachment by its
+    attacher and persistent volume; ``counting_error_of`` returns why a pod's volumes cannot be
+    counted, or "".
     """
 
     def __init__(

@@ -2,11 +2,11 @@
 
 Assuming replaces the stored volume or claim by a changed one: a volume with a claimRef, a claim
 with a selected node. It lasts until the API server sends a newer version of the object, or until it
-is reverted. The stored object stays what the server sent: a newer version could not be told from
-our own change otherwise.
+is reverted. The stored object stays what the server sent: otherwise a newer version could not be
+distinguished from our own change.
 
 The ``volumes`` epoch moves when a field changes that scheduling reads, because it makes the results
-of every class outdated that reads volumes. Attached volumes have columns of their own
+of every class that reads volumes outdated. Attached volumes have separate columns
 (``attachments``).
 """
 

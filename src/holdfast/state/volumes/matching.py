@@ -1,4 +1,4 @@
-"""Which volume a claim may bind, and which nodes can use a volume."""
+"""Find the volumes that a claim may bind, and the nodes that can use a volume."""
 
 from __future__ import annotations
 
