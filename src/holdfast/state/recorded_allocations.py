@@ -1,4 +1,4 @@
-"""Decide which annotations that record the allocations of bound pods are believed.
+"""Decide which annotations that record the allocations of bound pods are trusted.
 
 Any client may have written them, if the policies of deploy/admission are absent. So an annotation
 counts only as far as it can be true. That is decided when it is first read, and kept while the pod
@@ -10,13 +10,13 @@ pod in ``status.currentOwners`` counts as an owner: it matched when it was bound
 before the reservation that it names; then the decision waits. The ledgers limit the amounts by the
 requests of the pod, which may change.
 
-``reservation-current-owner`` is believed as it is: it names a pod that may use what another pod of
+``reservation-current-owner`` is trusted as it is: it names a pod that may use what another pod of
 its own namespace has.
 
 Without this module a pod of 1m held all CPUs of a node, an edit gave away what a running container
 uses, and a pod of another namespace ended a reservation. Everything is decided here, before any
 ledger sees the pod, so that ledgers, controllers and ``holdfast explain`` cannot disagree (decision
-0022). Nearly all pods have none of these annotations; they pay 0.2 µs an event.
+0022). Nearly all pods have none of these annotations; they cost 0.2 µs per event.
 """
 
 from __future__ import annotations
@@ -55,12 +55,12 @@ MOST_RESERVATIONS = 64
 DISPUTED = "ignored in part: a pod that was scheduled earlier, or a reservation, has the same"
 
 Possible = Callable[[Pod, str, str], str]
-"""Returns what of the text under a key does not exceed the requests of a pod."""
+"""Returns the part of the text under a key that does not exceed the requests of a pod."""
 Stamp = tuple[int, str, str, tuple[ReservationOwner, ...]]
 
 
 class Ignored(NamedTuple):
-    """A key of a pod of which something is ignored, and why."""
+    """A key of a pod that is ignored, or of which a part is, and why."""
 
     pod: Pod
     key: str
@@ -83,9 +83,9 @@ class Source(NamedTuple):
 
     @property
     def stamp(self) -> Stamp:
-        """Changes with what decides about owners, and with the node.
+        """A value that changes with the rules about owners, and with the node.
 
-        That is the spec; of a pod that acts as a reservation an annotation.
+        The rules are in the spec, or in an annotation if a pod acts as the reservation.
         """
         meta, status = self.reservation.metadata, self.reservation.status
         owners = self.reservation.spec.owners if self.reservation.is_pod else ()
@@ -112,7 +112,7 @@ class Source(NamedTuple):
         return candidate and labels.get(PRE_ALLOCATABLE) == "true" and self._found(pod)
 
     def _found(self, pod: Pod) -> bool:
-        """Tell whether a pod existed when it was bound: it pre-allocates no others.
+        """Tell whether a pod existed when the reservation was bound: it pre-allocates no others.
 
         Any user may give a pod the label of a candidate. A later pod of 1m on that node could claim
         to be pre-allocated, and the reservation ended.
@@ -125,7 +125,7 @@ class Source(NamedTuple):
 
 @dataclass(slots=True)
 class _Record:
-    """What was decided about one pod. ``own``: this process bound it."""
+    """The decision about one pod. ``own``: this process bound it."""
 
     own: bool = False
     binding_to: str = ""
@@ -133,7 +133,7 @@ class _Record:
     written: dict[str, str] = field(default_factory=dict)
     """The annotations when they were first read."""
     texts: dict[str, str] = field(default_factory=dict)
-    """What counts of the annotations about CPUs and devices."""
+    """The parts of the annotations about CPUs and devices that count."""
     claim: dict[str, str] = field(default_factory=dict)
     """The annotations about reservations that were decided about."""
     named: tuple[AllocatedReservation, ...] = ()
@@ -148,7 +148,7 @@ class _Record:
 
 @dataclass(slots=True)
 class RecordedAllocations:
-    """Decides what is believed, and remembers it while pods are bound.
+    """Decides what is trusted, and remembers it while pods are bound.
 
     ``find`` returns the reservation of a uid, if it has a node; ``is_pre_allocated`` tells
     whether this process pre-allocates a pod for a reservation, by their uids.
@@ -157,11 +157,11 @@ class RecordedAllocations:
     find: Callable[[str], Source | None]
     is_pre_allocated: Callable[[str, str], bool] = lambda _pod, _reservation: False
     is_ours: Callable[[str], bool] = lambda _pod: False
-    """Whether this process has bound a pod, and knows that."""
+    """Whether this process has bound a pod, and remembers it."""
     possible: Possible = lambda _pod, _key, text: text
     on_ignored: Callable[[Ignored], object] = lambda _ignored: None
     ignored: dict[str, tuple[Pod, dict[str, str]]] = field(default_factory=dict)
-    """Bound pods of which something is ignored, and why, by key; each key is reported once."""
+    """Bound pods with ignored keys, and why, by key; each key is reported once."""
     _records: dict[str, _Record] = field(default_factory=dict)
     _waiting: dict[str, dict[str, Pod]] = field(default_factory=dict)
     """Pods that name a reservation which has not accepted them, by its uid and theirs."""
@@ -189,7 +189,7 @@ class RecordedAllocations:
         """Return the pods that name a reservation which may accept them now.
 
         A user may have thousands of pods that name it and are refused. Reading one again costs 23
-        µs, so it is done only if what they were refused by has changed (``Source.stamp``).
+        µs, so it is done only if the rules that refused them have changed (``Source.stamp``).
         """
         pods = self._waiting.get(uid)
         if not pods or (source := self.find(uid)) is None:
@@ -213,7 +213,7 @@ class RecordedAllocations:
         return uid in self._records
 
     def believed(self, pod: Pod, uid: str) -> Pod:
-        """Return a bound pod with those annotations that are believed."""
+        """Return a bound pod with those annotations that are trusted."""
         annotations = pod.metadata.annotations
         record, confirms = self._records.get(uid), False
         if record is None:
@@ -238,7 +238,7 @@ class RecordedAllocations:
         return msgspec.structs.replace(pod, metadata=meta)
 
     def copy_from(self, other: RecordedAllocations) -> None:
-        """Take over everything that another instance has decided; later decisions stay apart."""
+        """Take over everything that another instance has decided; later decisions are separate."""
         self._records = {
             uid: replace(
                 record, written=dict(record.written), texts=dict(record.texts),
@@ -321,7 +321,7 @@ class RecordedAllocations:
             del self._waiting[reservation]
 
     def report(self, pod: Pod, uid: str, key: str, why: str) -> None:
-        """Report a key of a pod of which something is ignored, once."""
+        """Report once that a key of a pod is ignored, at least in part."""
         _, reported = self.ignored.setdefault(uid, (pod, {}))
         if key not in reported:
             reported[key] = why
@@ -366,7 +366,7 @@ def _with(claim: Mapping[str, str]) -> Pod:
 def _without_refused(record: _Record) -> dict[str, str]:
     """Return the annotations about reservations without those that refused the pod.
 
-    Those that are not known hold nothing, so what a pod says of them is without effect.
+    Unknown reservations hold nothing, so what a pod says of them has no effect.
     """
     claim, refused = record.claim, record.refused
     if record.too_many:
