@@ -1,7 +1,7 @@
-"""What a call costs at most by upstream's reckoning, and how large its result can be.
+"""Estimate the largest cost of a call and the largest size of its result, as upstream does.
 
-One unit is a simple operation. A text is read at ten characters a unit; a pattern counts one
-expression for each four characters.
+One unit is a simple operation. Reading ten characters of a text costs one unit; a pattern counts as
+one expression for each four characters.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Operand:
     cost: Range
     size: Range | None
     item_size: Range
-    """The size of its items as declared."""
+    """The declared size of its items."""
     entries: Entries | None = None
 
     @property
@@ -52,7 +52,7 @@ class Operand:
 
 
 class CallEstimate(NamedTuple):
-    """The cost without that of the operands, and the size of the result if it is known."""
+    """The cost without the cost of the operands, and the size of the result if it is known."""
 
     cost: Range
     size: Range | None = None

@@ -10,8 +10,8 @@ bound 27 nested ``cel.bind`` that double a string took 6 s and a gigabyte. ``map
 took 6 s, because the engine copies the list in every step, and ``contains`` with a long text 20 s.
 
 This is not upstream's number. Upstream refuses an expression at creation by another estimate, which
-``estimate`` computes. The bound here is about this engine, and may only be too high (decision
-0014).
+``estimate`` computes. The bound here is for this engine; it may be too high, never too low
+(decision 0014).
 """
 
 from __future__ import annotations

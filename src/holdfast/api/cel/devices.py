@@ -46,13 +46,13 @@ COST_LIMIT = 100_000
 ESTIMATE_LIMIT = 1_000_000
 """Upstream's limit at creation, in its own units."""
 _ACTIVATION_LIMIT = 1_000
-"""The cost after which an activation is replaced: with one activation for good, every evaluation
-left its memory with the device."""
+"""The cost after which an activation is replaced. One activation for good would keep the memory of
+every evaluation."""
 _WORK_OF_COMPILING, _WORK_OF_COMPILED_CHARACTER = 5_000, 30
-"""What it costs to compile an expression, and each of its characters; measured, in the units of
+"""The measured cost of compiling an expression, and of each of its characters, in the units of
 COST_LIMIT."""
 _WORK_OF_SIZED_CHARACTER = 10
-"""What it costs for each character to find the cost of a selector for devices of a new size."""
+"""The cost per character of finding the cost of a selector for devices of a new size."""
 _CACHE_SIZE = 1024 * 1024
 """The characters of all cached selectors. A short selector takes 2 KiB of memory, the longest, with
 10,000 characters, 2 MiB; one claim may have 8,192 selectors."""
@@ -155,7 +155,7 @@ class CompiledSelector:
 
     @property
     def is_too_complex(self) -> bool:
-        """Whether it is refused at creation: by upstream's estimate, or never to be evaluated."""
+        """Whether it is refused at creation: by upstream's estimate, or as never evaluable here."""
         return self.estimated_cost > ESTIMATE_LIMIT or self._cost(NO_SIZES) is None
 
     def _cost(self, sizes: DeviceSizes) -> int | None:
@@ -170,8 +170,8 @@ class DeviceSelectors:
 
     The owner of a selector is the namespace of its claim, or "" for that of a class.
 
-    ``work`` is what was compiled and evaluated so far, in the units of COST_LIMIT: it tells when a
-    pause is due, whatever was found in a cache.
+    ``work`` is the cost of all compilations and evaluations so far, in the units of COST_LIMIT;
+    cached results cost nothing. Callers use it to decide when a pause is due.
     """
 
     def __init__(self, *, shared_devices: bool = True, list_attributes: bool = False) -> None:
@@ -217,7 +217,7 @@ class DeviceSelectors:
         return checked
 
     def selectable_device(self, driver: str, device: Device) -> SelectableDevice:
-        """Make engine values of a device; names without a domain belong to the driver's."""
+        """Convert a device into engine values; names without a domain get the driver's domain."""
         attributes: dict[str, dict[str, Any]] = {}
         capacity: dict[str, dict[str, bytes]] = {}
         try:

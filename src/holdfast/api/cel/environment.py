@@ -2,10 +2,10 @@
 
 The checker knows Kubernetes' types and functions as upstream declares them (``declarations``). The
 engine cannot evaluate values of such types, so the checked tree is rewritten (``rewriting``) and
-evaluated by an environment with functions of ours on values that the engine has (``functions``).
+evaluated by an environment with our functions on values that the engine has (``functions``).
 
-Spellings that the engine's parser does not know are replaced by those of the same length it does,
-so that positions in messages stay the same: ``exists_one(k, v, p)`` is ``existsOne(k, v, p)``;
+Spellings that the engine's parser rejects are replaced by accepted ones of the same length, so that
+positions in messages stay the same: ``exists_one(k, v, p)`` is ``existsOne(k, v, p)``;
 ``has(device.driver)`` is ``true``, because the fields of ``device`` are variables for the checker.
 """
 
@@ -79,7 +79,7 @@ def _is_optional(type_: str) -> bool:
 
 @lru_cache(maxsize=64)
 def _config(bindings: bool, more: tuple[str, ...], variables: tuple[tuple[str, str], ...]) -> Any:
-    """Return a configuration of the checker; to parse one takes five milliseconds."""
+    """Return a configuration of the checker; parsing one takes five milliseconds."""
     extensions = (*_EXTENSIONS, "bindings") if bindings else _EXTENSIONS
     config = {
         "name": "kubernetes",
@@ -183,7 +183,7 @@ def _is_device_field(texts: list[str]) -> bool:
 
 
 def _arguments(texts: list[str], at: int) -> int:
-    """Return how many arguments the call has whose bracket is at this token."""
+    """Return the number of arguments of the call whose bracket is at this token."""
     depth, commas = 0, 0
     for text in texts[at:]:
         depth += (text in _OPEN) - (text in _CLOSE)

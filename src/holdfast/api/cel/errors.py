@@ -1,4 +1,4 @@
-"""Errors of expressions, with the messages of the engine in the words of cel-go."""
+"""Errors of expressions; the engine's messages are reworded as cel-go's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The largest cost of an expression by upstream's reckoning, known before any value is.
+"""Estimate the largest cost of an expression as upstream does, before any value is known.
 
 Upstream refuses an expression at creation by this number, so it has to be the same number. It is
 computed from the checked tree: its static types, and the sizes that the types of its variables
@@ -45,7 +45,7 @@ class _Value:
     cost: Range
     path: tuple[str, ...] = ()
     computed: Range | None = None
-    """Its size if the expression itself tells."""
+    """Its size, if the expression alone determines it."""
     entries: Entries | None = None
     bound: Range | None = None
     """The size of what a variable is bound to."""

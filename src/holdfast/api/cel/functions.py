@@ -1,7 +1,7 @@
 """Kubernetes' own CEL functions, as the engine evaluates them.
 
-``declarations`` says which functions there are. Static types are checked before, so here only the
-kinds of values are told apart: those that the engine has no types for are BYTES.
+``declarations`` lists the functions. Static types are checked earlier, so this module only
+distinguishes kinds of values; values whose types the engine lacks are BYTES.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _KINDS = {
     "list": _T.List(_T.DYN), "map": _T.Map(_T.DYN, _T.DYN),
 }  # fmt: skip
 _OWN_NAMES = ("format", "indexOf", "lastIndexOf", "string", "substring", "min", "max", "sum")
-"""Also functions of the engine, or with results that Python values do not tell apart."""
+"""Functions that the engine also has, or whose result types are one type in Python."""
 _UNKNOWN_KINDS = {"indexOf": "list_a_index_of_int", "lastIndexOf": "list_a_last_index_of_int"}
 _TIMES = ("duration", "timestamp")
 
@@ -143,7 +143,7 @@ def evaluated_name(function: str, overloads: tuple[str, ...]) -> str:
 def _kind(declared: Mapping[str, Any]) -> Any:
     name = declared["type_name"]
     if name == OPTIONAL:
-        return _kind(declared["params"][0])  # ``rewriting`` makes an optional value of it
+        return _kind(declared["params"][0])  # ``rewriting`` turns it into an optional value
     if declared.get("is_type_param") or name == "dyn":
         return _ANY
     return _KINDS.get(name, _T.BYTES)
@@ -151,7 +151,7 @@ def _kind(declared: Mapping[str, Any]) -> Any:
 
 @cache
 def evaluated_functions() -> Mapping[str, Sequence[Any]]:
-    """Return all functions of ours for the engine to evaluate: overloads by name."""
+    """Return all our functions that the engine calls: overloads by name."""
     overloads: dict[tuple[str, bool, str], Any] = {}
     for function in declarations(INCLUDES):
         for declared in function["overloads"]:
@@ -178,7 +178,7 @@ _LIST, _BOOL = {"type_name": "list"}, {"type_name": "bool"}
 
 
 def _names(function: str, overload: str) -> list[str]:
-    """Return under which names an overload is evaluated: with known, and with unknown types."""
+    """Return the names under which an overload is evaluated, with known and with unknown types."""
     names = [evaluated_name(function, (overload,))]
     if function in ("min", "max", "sum") and not any(kind in overload for kind in _TIMES):
         names.append(function)

@@ -1,4 +1,4 @@
-"""Functions on lists, on texts that are searched, and what the engine's own macros lack."""
+"""Functions on lists, searches in texts, and functions that the engine's macros need."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _OPTIONS, _SMALL = re2.Options(), re2.Options()
 _OPTIONS.log_errors = _SMALL.log_errors = False
 _SMALL.max_mem = 24 << 10
 LARGEST_COMPUTED_PROGRAM = 2000
-"""Instructions of a pattern that is no constant, with this memory."""
+"""The most instructions of a pattern that is not a constant, with the memory above."""
 COMPUTED_PATTERNS: Mapping[str, str] = {
     "matches": "@matches", "find": "@find", "findAll": "@findAll",
 }  # fmt: skip
-"""Functions with a pattern that is no constant, whose size is limited."""
+"""Functions whose pattern is not a constant; the size of the pattern is limited."""
 
 
 def _same(a: Any, b: Any) -> bool:

@@ -18,7 +18,7 @@ from holdfast.runtime.errors import BadRequest
 
 _PATTERNS = ("matches", "find", "findAll")
 _Problem = tuple[Node, str]
-"""Where something is wrong, and what."""
+"""The node that is wrong, and the message."""
 _TIME = re.compile(
     r"(\d{4})-(\d{2})-(\d{2})T(\d{2}):(\d{2}):(\d{2})(?:[.,]\d+)?(?:Z|[+-]\d{2}:\d{2})", re.ASCII
 )

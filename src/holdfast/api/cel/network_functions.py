@@ -156,7 +156,7 @@ def succeeds(read: Callable[..., object]) -> Callable[..., bool]:
 
 
 def _validate(data: bytearray, text: str) -> list[str]:
-    """Return what is wrong; ``rewriting`` makes an optional value of it."""
+    """Return what is wrong; ``rewriting`` turns it into an optional value."""
     return _NAMED_FORMATS[untagged(FORMAT, data)](text)
 
 

@@ -53,11 +53,11 @@ class DeclaredSize:
 
     most: int = 0
     items: DeclaredSize | None = None
-    """Of a list's items and a map's values."""
+    """The size of a list's items and a map's values."""
     keys: DeclaredSize | None = None
     fields: dict[str, DeclaredSize] = field(default_factory=dict)
     any_field: DeclaredSize | None = None
-    """Of fields that are not in ``fields``."""
+    """The size of fields that are not in ``fields``."""
 
     def at(self, path: tuple[str, ...]) -> Range | None:
         """Return the size at a path of fields, ``@items``, ``@values`` and ``@keys``."""

@@ -4,14 +4,14 @@
 - An unknown domain of ``device.attributes`` and ``device.capacity`` is an empty map: a lookup
   becomes ``device.attributes[?domain].orValue({})``. ``domain in device.attributes`` still tests
   whether it exists. ``cel.bind`` of ``device`` or of these maps is replaced by what it binds.
-- Macros whose expansion the engine cannot evaluate (``transformMap``) collect a list, of which a
-  function of ours makes a map.
-- A function of ours cannot return an optional value: it returns a value that is empty for "none".
+- Macros whose expansion the engine cannot evaluate (``transformMap``) collect a list, which one of
+  our functions turns into a map.
+- Our functions cannot return an optional value: they return a value that is empty for "none".
 - Lists of the types set and map are equal in any order, and their sum has no item twice.
 - With ``optionalOldSelf`` the variable ``oldSelf`` is an optional value.
 
-The alternative would be our own evaluator. Then what is accepted and what is evaluated would be two
-implementations of CEL; here both are the engine's (decision 0014).
+The alternative would be our own evaluator. Then one implementation of CEL would check expressions
+and another would evaluate them; here the engine does both (decision 0014).
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class _Rewriter:
     def __init__(self, optional_old_self: bool, self_type: SchemaType | None) -> None:
         self._optional_old_self = optional_old_self
         self._types: dict[str, SchemaType | None] = {SELF: self_type, OLD_SELF: self_type}
-        """Of the variables, those of loops included."""
+        """The types of the variables, including those of loops."""
 
     def node(self, node: Node, aliases: Aliases) -> Node:
         match node:

@@ -7,9 +7,9 @@ The runtime cost of a rule is bounded from the sizes of the values before it is 
 (``cost``). The limit of one evaluation is higher than upstream's, because the bound is higher than
 the real cost.
 
-To find that bound can take longer than the evaluation. Rules without loops, on small values, are
-bounded once for all values up to a size (``_rough_cost``). Together with a cache of valid names
-that checks a PodScheduling with 256 nodes in 0.18 ms instead of 1.6.
+Finding that bound can take longer than the evaluation. Rules without loops, on small values, are
+bounded once for all values up to a size (``_rough_cost``). With this and a cache of valid names,
+checking a PodScheduling with 256 nodes takes 0.18 ms instead of 1.6 ms.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _SMALL_WEIGHT = 1 << 12
 _PLAIN = frozenset(
     {"!_", "_&&_", "_||_", "_==_", "_!=_", "_<_", "_<=_", "_>_", "_>=_", "size", "@in", "bytes"}
 )
-"""Functions of plain rules: each takes one walk over its arguments at most."""
+"""Functions of plain rules: each walks over its arguments at most once."""
 _T = cel.Type
 
 

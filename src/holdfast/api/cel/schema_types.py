@@ -84,7 +84,7 @@ class SchemaType:
     name: str
     size: DeclaredSize
     fewest_bytes: int
-    """Of a value as JSON."""
+    """The fewest bytes of a value as JSON."""
     items: SchemaType | None = None
     fields: Mapping[str, SchemaType] = dataclass_field(default_factory=dict)
     list_type: str = ""

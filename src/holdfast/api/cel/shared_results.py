@@ -151,8 +151,8 @@ class SharedResults:
     ) -> Result:
         """Return the result for an equal device, or that of ``evaluate``.
 
-        ``owner`` is that of the selector. ``identity`` is an object that lives as long as the
-        device is known: the key of results that may depend on all of it.
+        ``owner`` is that of the selector. ``identity`` is an object that exists as long as the
+        device is known. It is the key of results that may depend on the whole device.
         """
         expression = selector.expression
         known = self._known.get(expression, owner)

@@ -74,7 +74,7 @@ class FunctionCall:
     arguments: tuple[Node, ...]
     is_member: bool = False
     overloads: tuple[str, ...] = ()
-    """The identifiers of the declarations that may be meant; several if types are unknown."""
+    """The identifiers of the declarations that may apply; several if types are unknown."""
     type: StaticType = DYN
 
 
@@ -122,14 +122,14 @@ class MessageLiteral(Exception):
 def read_tree(serialized: bytes) -> tuple[Node, dict[int, int]]:
     """Parse the output of the engine's ``Expression.serialize``.
 
-    Returns the tree, and where each node is in the text, by ``id(node)``.
+    Returns the tree, and the position of each node in the text, by ``id(node)``.
     """
     reader = _Reader(_content(message_fields(serialized), 2))
     return reader.root, reader.offsets
 
 
 def _content(fields: Fields, number: int) -> bytes:
-    """Return the content of a field that is no number, b"" if it is absent."""
+    """Return the content of a field that is not a number, b"" if it is absent."""
     for field_number, content in fields:
         if field_number == number and isinstance(content, bytes):
             return content

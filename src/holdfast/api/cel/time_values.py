@@ -77,11 +77,11 @@ _FORMATS: Mapping[str, Callable[[str], Any]] = {
 TYPES: Mapping[str, str] = {
     "date-time": "timestamp", "date": "timestamp", "duration": "duration", "byte": "bytes",
 }  # fmt: skip
-"""The CEL type of strings of a format; strings of all others are strings."""
+"""The CEL type of strings of a format; strings of other formats remain strings."""
 
 
 def format_value(text: str, format_: str) -> Any:
-    """Return a string of a format as an engine value; as it is if it cannot be read.
+    """Return a string of a format as an engine value, or unchanged if it cannot be read.
 
     >>> format_value("90m", "duration").seconds, format_value("YQ==", "byte")
     (5400, b'a')

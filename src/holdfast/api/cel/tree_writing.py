@@ -38,7 +38,7 @@ def _text(number: int, text: str) -> bytes:
 
 
 class _Writer:
-    """Writes nodes, each with a number of its own."""
+    """Writes nodes and numbers them."""
 
     def __init__(self) -> None:
         self._ids = count(1)

@@ -69,7 +69,7 @@ class Url:
 
     @property
     def escaped_path(self) -> str:
-        """The path, escaped where it was not."""
+        """The path; characters that were not escaped are."""
         return quote(self.path, safe=_PATH_SAFE + "%")
 
     def query_values(self) -> dict[str, list[str]]:
