@@ -65,7 +65,7 @@ def time_zone_errors(name: str) -> Iterable[str]:
 
 
 def _is_time_zone(name: str) -> bool:
-    """Return whether a time zone is known; any is if the machine has no list of them."""
+    """Return whether a time zone is known; without a list of time zones, all are accepted."""
     try:
         zoneinfo.ZoneInfo(name)
     except (OSError, ValueError, zoneinfo.ZoneInfoNotFoundError):
@@ -78,7 +78,7 @@ def _parse(schedule: str) -> None:
     if schedule.startswith(_ZONES):
         zone, space, rest = schedule.partition("=")[2].partition(" ")
         if not space:
-            # Upstream's parser breaks here, and this is its text.
+            # Upstream's parser panics here, and this is its text.
             raise BadRequest(
                 "invalid schedule format: runtime error: slice bounds out of range [:-1]"
             )

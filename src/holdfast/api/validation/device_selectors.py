@@ -18,7 +18,7 @@ _MOST_SELECTORS = 32
 _MOST_COMMAS = 1024
 """The engine needs quadratic time to compile long lists and maps."""
 _MOST_BYTES = 64 * 1024
-"""Of all expressions of one object together: half a second to compile."""
+"""For all expressions of one object together: compiling these takes half a second."""
 _LEAST_BYTES = 32
 """A short expression takes as long to compile as one of this length."""
 _TOO_COMPLEX = "too complex, exceeds cost limit"
@@ -64,7 +64,7 @@ class SelectorRules:
 
 @cache
 def selector_rules(*, shared_devices: bool = True, list_attributes: bool = False) -> SelectorRules:
-    """Return the rules of selectors for devices with or without these features."""
+    """Return the checker of selectors for devices with or without these features."""
     return SelectorRules(shared_devices=shared_devices, list_attributes=list_attributes)
 
 

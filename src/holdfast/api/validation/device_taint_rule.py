@@ -26,7 +26,7 @@ def _check(rule: JsonMapping) -> Iterator[Cause]:
 
 
 check_device_taint_rule = ratcheting(_check)
-"""Yield what is wrong with a rule, and was not before."""
+"""Yield what is wrong with a rule and was not wrong before."""
 
 
 def check_device_taint_rule_status(new: JsonMapping) -> Iterator[Cause]:

@@ -59,7 +59,7 @@ def check_job_spec(spec: JsonMapping, path: str) -> Iterable[Cause]:
 
 
 def check_host_names(job: JsonMapping) -> Iterable[Cause]:
-    """Yield an error if the pods of an indexed Job would have too long host names."""
+    """Yield an error if the host names of an indexed Job's pods would be too long."""
     spec, name = map_at(job, "spec"), text_at(map_at(job, "metadata"), "name")
     count = spec.get("completions") or 0
     if spec.get("completionMode") != INDEXED or count <= 0 or not name:
@@ -179,7 +179,7 @@ def _check_exit_codes(codes: JsonMapping, containers: set[str], path: str) -> It
 
 
 def _check_choice(text: str, known: tuple[str, ...], path: str) -> Iterable[Cause]:
-    """Check a required word; a missing one is answered in Go's format of lists."""
+    """Check a required word; the error for a missing one has Go's format of lists."""
     if not text:
         shown = " ".join(f'"{word}"' for word in known)
         yield field_errors.required(path, f"valid values: [{shown}]")
@@ -226,7 +226,7 @@ def _check_success_rule(rule: JsonMapping, completions: int, path: str) -> Itera
 
 
 def count_indexes(text: str, completions: int) -> int:
-    """Count the indexes of a text as ``0,2-4``; BadRequest says what is wrong with it.
+    """Count the indexes in a text such as ``0,2-4``; BadRequest says what is wrong with it.
 
     >>> count_indexes("0,2-4", 5), count_indexes("", 5)
     (4, 0)

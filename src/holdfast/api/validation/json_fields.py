@@ -15,7 +15,7 @@ _ELLIPSIS = "..."
 
 
 def check_list(items: Sequence[Any], most: int, check: ItemCheck, path: str) -> Iterator[Cause]:
-    """Check every item of a list; of a list that is too long only the length is reported."""
+    """Check every item of a list; if it is too long, only the length is reported."""
     if len(items) > most:
         yield field_errors.too_many(path, len(items), most)
         return

@@ -1,10 +1,10 @@
-"""How many entries the lists and maps of an object may have.
+"""Limit the entries of the lists and maps of an object.
 
 Where Kubernetes has a limit, this is Kubernetes' limit; elsewhere it is far above what is used in
 practice, and low enough that one object cannot block the API server or the scheduler for long.
-Paths are field paths; ``[]`` stands for every entry of a list. A path that ends in ``{}`` limits
-the requirements of all selectors below it together. The API server checks the objects of clients;
-the scheduler checks again, because other API servers have no such limits.
+Paths are field paths; ``[]`` means every entry of a list. A path that ends in ``{}`` limits the
+requirements of all selectors below it together. The API server checks the objects of clients; the
+scheduler checks again, because other API servers have no such limits.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def _under(prefix: str, table: Table) -> dict[str, int]:
 
 
 MOST_RESOURCES = 512
-"""How many resources a pod may request in all: the scheduler has a column for each."""
+"""The number of resources a pod may request in all: the scheduler has a column for each."""
 METADATA: Table = {
     "metadata.labels": 4096,
     "metadata.annotations": 16384,
@@ -195,7 +195,7 @@ def check_lists(
 ) -> Iterator[Cause]:
     """Yield a cause for each list or map of a JSON object that has too many entries.
 
-    A list that had as many entries before is accepted, so that an object from before the limit can
+    A list that had as many entries before is accepted, so that an object older than the limit can
     still be changed and deleted.
     """
     excesses = list(find_excess(tree, new))

@@ -1,4 +1,4 @@
-"""Validation of labels and annotations, of objects and of the objects that a template makes."""
+"""Validation of the labels and annotations of objects and of templates of objects."""
 
 from __future__ import annotations
 

@@ -80,7 +80,7 @@ def check_claim_names(pod: JsonMapping) -> Iterator[Cause]:
 def _check_uses(uses: Sequence[Any], known: Mapping[str, bool], path: str) -> Iterator[Cause]:
     """Check the claims of a container: a request is used once, alone or with its claim.
 
-    ``known`` says of each claim whether it is a classic one, which has no requests.
+    ``known`` tells for each claim whether it is a classic one, which has no requests.
     """
     whole: set[str] = set()
     requests: dict[str, set[str]] = {}
@@ -116,7 +116,7 @@ def _check_status(pod: JsonMapping) -> Iterator[Cause]:
 
 
 check_pod_claim_status = ratcheting(_check_status)
-"""Yield what is wrong with the claims in the status of a pod, and was not before."""
+"""Yield what is wrong with the claims in the status of a pod and was not wrong before."""
 
 
 def _check_claim_statuses(spec: JsonMapping, statuses: Sequence[Any]) -> Iterator[Cause]:

@@ -1,4 +1,4 @@
-"""Ratcheting: an update is refused for what it makes wrong, not for what was wrong before."""
+"""Ratcheting: an update is refused for the errors it adds, not for those of the stored object."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from holdfast.runtime.errors import BadRequest, Cause
 def ratcheting(
     check: Callable[[JsonMapping], Iterable[Cause]],
 ) -> Callable[[JsonMapping, JsonMapping | None], Iterable[Cause]]:
-    """Return a check of updates that ignores what was wrong with the stored object already.
+    """Return a check of updates that ignores the errors of the stored object.
 
     A list that was too long may become shorter.
     """

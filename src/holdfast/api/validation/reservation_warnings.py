@@ -1,4 +1,4 @@
-"""Warnings about Reservations that are valid but probably not meant so."""
+"""Warnings about Reservations that are valid but probably mistakes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from holdfast.runtime.errors import BadRequest
 _MOST = 2**31
 _AT = "spec.template.spec"
 _NOT_OF_PODS = {"Deployment": "ReplicaSet", "CronJob": "Job"}
-"""What is the controller of their pods, by kind."""
+"""The kind that controls their pods, by kind."""
 
 
 def find_warnings(new: Reservation, old: Reservation | None = None) -> Iterator[str]:
@@ -74,7 +74,7 @@ def _ignored(reservation: Reservation) -> list[str]:
 
 
 def _controllers(new: Reservation, old: Reservation | None) -> Iterator[str]:
-    """Warn about controllers that never are that of a pod."""
+    """Warn about kinds that are never the controller of a pod."""
     if old is not None and old.spec.owners == new.spec.owners:
         return
     for i, owner in enumerate(new.spec.owners):
@@ -141,7 +141,7 @@ def _owners(reservation: Reservation) -> tuple[object, object]:
 def _names_namespace(owner: ReservationOwner) -> bool:
     """Tell whether all pods that an owner matches are in one namespace.
 
-    The uid of a pod is its own, but users write owner references, with any uid.
+    A pod's uid is unique, but users write owner references with any uid.
     """
     named, made = owner.object, owner.controller
     if named is not None and (named.namespace or named.uid):

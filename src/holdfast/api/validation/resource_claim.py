@@ -112,7 +112,7 @@ def _check_alternative(
 
 
 def _check_wanted(rules: SelectorRules, wanted: JsonMapping, path: str) -> Iterator[Cause]:
-    """Check what an exact request and an alternative have in common."""
+    """Check the fields that an exact request and an alternative have in common."""
     name = text_at(wanted, "deviceClassName")
     yield from check_required(name, f"{path}.deviceClassName", check_subdomain)
     yield from rules.check(maps_at(wanted, "selectors"), f"{path}.selectors")
@@ -156,7 +156,7 @@ def check_claim_config(names: RequestNames, config: JsonMapping, path: str) -> I
 
 
 def check_references(names: RequestNames, part: JsonMapping, path: str) -> Iterator[Cause]:
-    """Yield what is wrong with the requests that a part of a claim is about."""
+    """Yield what is wrong with the requests that a part of a claim refers to."""
     check = partial(check_reference, names)
     at = f"{path}.requests"
     yield from check_set(list_at(part, "requests"), MOST_REQUESTS, check, str, at)

@@ -45,7 +45,7 @@ AllocatedDeviceId = tuple[str, str, str, str | None]
 
 
 def device_id(device: JsonMapping) -> AllocatedDeviceId:
-    """Return which device a result or a device status is about."""
+    """Return the identity of the device in a result or a device status."""
     driver, pool, name = (text_at(device, key) for key in ("driver", "pool", "device"))
     share = device.get("shareID")
     return driver, pool, name, share if isinstance(share, str) else None
@@ -61,7 +61,7 @@ def _results(allocation: JsonMapping) -> Any:
 
 
 def check_claim_status(claim: JsonMapping, old: JsonMapping) -> Iterator[Cause]:
-    """Yield what is wrong with a new status; what is stored already is not checked again."""
+    """Yield what is wrong with a new status; stored parts are not checked again."""
     status, before = map_at(claim, "status"), map_at(old, "status")
     yield from _check_consumers(claim, before)
     yield from _check_devices(status, before)

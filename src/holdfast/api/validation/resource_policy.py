@@ -18,7 +18,8 @@ _OWN_DOMAINS = (
     "scheduling.koordinator.sh/",
     "scheduling.holdfast.dev/",
 )
-"""What the scheduler and the controllers write on pods: how much a pod takes of a reservation."""
+"""Domains of keys that the scheduler and controllers write, such as a pod's part of a
+reservation."""
 
 
 def check_written_metadata(spec: ResourcePolicySpec) -> Iterator[Cause]:
@@ -52,7 +53,7 @@ def _check_keys(path: str, keys: Iterable[str]) -> Iterator[Cause]:
 
 
 def check_ambiguity(spec: ResourcePolicySpec) -> Iterator[Cause]:
-    """Yield what our CRD refuses in a compiled policy, which is followed: its meaning is clear."""
+    """Yield what our CRD refuses in a compiled policy; it applies, as its meaning is clear."""
     yield from _check_unit_names(spec.units)
     selected = _selected_keys(spec)
     for i, key in enumerate(spec.match_label_keys):

@@ -117,7 +117,7 @@ def _check_selection(spec: JsonMapping) -> Iterator[Cause]:
 
 
 def _check_nodes(where: JsonMapping, path: str, empty_name: str) -> Iterator[Cause]:
-    """Check the fields that a slice and a device of it have in common."""
+    """Check the fields that a slice and its devices have in common."""
     if name := where.get("nodeName"):
         yield from check_subdomain(name, f"{path}.nodeName")
     elif name is not None:
@@ -187,5 +187,5 @@ def _check_counters(where: JsonMapping, path: str) -> Iterator[Cause]:
 
 
 def _any_counter(counter: Any, path: str) -> Iterable[Cause]:
-    """Accept every counter: quantities are read before."""
+    """Accept every counter: quantities are checked earlier."""
     return ()
