@@ -1,4 +1,4 @@
-"""What pods say of their classic claims: names and templates; on a real cluster, an annotation."""
+"""How pods name their classic claims: names and templates; on a real cluster, an annotation."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from holdfast.api.pod_claim_errors import InvalidEntries
 
 
 class ParametersReference(Struct, frozen=True):
-    """An object with parameters for a driver; a claim's is in the claim's namespace."""
+    """An object with parameters for a driver; that of a claim is in the claim's namespace."""
 
     api_group: str = ""
     kind: str = ""

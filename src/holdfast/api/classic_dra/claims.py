@@ -26,7 +26,7 @@ class ClassicEntry:
     name: str
     claim_name: str
     template: ClassicClaimTemplate | None
-    """None for a claim that users create."""
+    """The claim's template; None if users create the claim."""
     containers: tuple[str, ...]
     """Names of the containers that use the claim, init containers included."""
 

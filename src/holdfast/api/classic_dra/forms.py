@@ -59,7 +59,7 @@ def with_stored_claims(spec: JsonObject, stored: Mapping[str, Any]) -> JsonObjec
 def _map_items(
     holder: JsonObject, key: str, change: Callable[[JsonObject], JsonObject]
 ) -> JsonObject:
-    """Change the objects in a list of an object; what is no object stays, for the validation."""
+    """Change the objects in a list of an object; other items stay, for the validation."""
     listed = holder.get(key)
     if not isinstance(listed, list):
         return holder

@@ -1,4 +1,4 @@
-"""NodeInventory: the devices of a node that a classic driver has, and which claims have them.
+"""NodeInventory: a classic driver's devices on a node, and the claims that have them.
 
 The node part of the driver writes ``spec``, its controller writes ``status``.
 """
@@ -15,7 +15,7 @@ from holdfast.api.resource import Resource
 
 
 class NodeAnswer(Struct, frozen=True):
-    """What the driver's node part says about an allocation that it makes itself."""
+    """The answer of the driver's node part about an allocation that it makes itself."""
 
     begun: bool = False
     """Whether the author's function was called, or is about to be; stored before the call."""
@@ -35,11 +35,11 @@ class NodeInventorySpec(Struct, frozen=True):
 
     driver_name: str = ""
     node_name: str = ""
-    """Empty for devices that every node can use."""
+    """The node; empty for devices that every node can use."""
     ready: bool = False
     devices: tuple[Device, ...] = ()
     answers: dict[str, NodeAnswer] = {}
-    """By uid of the claim, of a driver that allocates on nodes."""
+    """By uid of the claim; only drivers that allocate on nodes write them."""
 
 
 class BookedShare(Struct, frozen=True):
@@ -61,10 +61,10 @@ class BookedClaim(Struct, frozen=True):
     """Whether several pods may use the claim at a time."""
     granted: int | None = None
     data: Any = None
-    """What the driver chose besides."""
+    """Other data that the driver chose."""
     parameters: Any = None
     class_parameters: Any = None
-    """Those of the claim and of its class, if the driver has a function that allocates."""
+    """Parameters of the claim and of its class, if the driver has a function that allocates."""
     begun: bool = False
     """Whether the controller has called ``allocate``, or is about to; stored before the call."""
     result: str = ""
@@ -83,19 +83,19 @@ class NodeInventoryStatus(Struct, frozen=True):
 
 
 class NodeInventory(Object, frozen=True):
-    """The devices of one driver on a node, whose name it has, or of the network."""
+    """One driver's devices on the node that it is named after, or on the network."""
 
     spec: NodeInventorySpec = NodeInventorySpec()
     status: NodeInventoryStatus = NodeInventoryStatus()
 
     @property
     def is_deleted(self) -> bool:
-        """Whether it is being deleted, as that of a deleted node is."""
+        """Whether it is being deleted, as happens when its node is deleted."""
         return self.metadata.deletion_timestamp is not None
 
     @property
     def is_usable(self) -> bool:
-        """Whether new claims may have devices of it."""
+        """Whether new claims may get its devices."""
         return self.spec.ready and not self.is_deleted
 
 

@@ -20,7 +20,7 @@ from holdfast.api.meta import owner_reference
 from holdfast.api.pod import Pod
 
 CLASSIC_CLAIM = f"{OWN_GROUP}/classic-claim"
-"""Annotation of a shadow with the name of the classic claim; it is only shown."""
+"""Annotation of a shadow with the name of the classic claim; it is only for display."""
 SHADOW_CLASS = f"classic.{OWN_GROUP}"
 """Device class in the one request of a shadow; it need not exist: nothing searches devices."""
 SHADOW_REQUEST = "classic"
@@ -84,8 +84,8 @@ def shadow_allocation(shadow_uid: str, claim: ClassicClaim) -> dict[str, Any]:
     """Return the allocation of a shadow: one device of the driver, and the classic claim.
 
     It has no node selector, so that it stays valid if the pod is bound to another node. The
-    reference stands in the status, which users cannot write, as configuration of a class: that of
-    a claim is copied from its spec.
+    reference is in the status, which users cannot write. It is written as configuration of a class,
+    because configuration of a claim is copied from its spec.
     """
     driver = claim.status.driver_name
     parameters = {**_REFERENCE, "name": claim.name, "uid": claim.uid}
@@ -100,7 +100,7 @@ def shadow_allocation(shadow_uid: str, claim: ClassicClaim) -> dict[str, Any]:
 
 
 def classic_reference(claim: ResourceClaim, driver: str) -> ClassicReference | None:
-    """Return the classic claim for which a structured one stands; None if it is no shadow."""
+    """Return the classic claim for which a structured one stands; None if it is not a shadow."""
     allocation = claim.status.allocation
     if allocation is None or {each.pool for each in claim.results} != {SHADOW_POOL}:
         return None

@@ -1,4 +1,4 @@
-"""The kinds of classic DRA (KEP-3063): claims that resource drivers allocate, class, negotiation.
+"""The kinds of classic DRA (KEP-3063): claims that drivers allocate, classes and negotiation.
 
 Their Python names have ``Classic`` where ``resource.k8s.io`` has a kind of the same name.
 """
@@ -94,7 +94,7 @@ class PodSchedulingStatus(Struct, frozen=True):
 
 
 class PodScheduling(Object, frozen=True):
-    """The negotiation between scheduler and drivers about one pod, whose name it has."""
+    """The negotiation between scheduler and drivers about the pod of the same name."""
 
     spec: PodSchedulingSpec = PodSchedulingSpec()
     status: PodSchedulingStatus = PodSchedulingStatus()
@@ -116,7 +116,7 @@ class ClassicResources:
 
 @cache
 def classic_resources(group: str = KEP_GROUP) -> ClassicResources:
-    """Return the resources of classic DRA in a group: the KEP's, or that of the CRDs."""
+    """Return the resources of classic DRA in a group: the KEP's group, or that of the CRDs."""
     return ClassicResources(
         Resource(
             group,

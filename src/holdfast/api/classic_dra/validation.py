@@ -87,7 +87,7 @@ def check_entry_count(spec: JsonMapping, path: str) -> Iterator[Cause]:
 
 
 def check_inline_names(pod: JsonMapping) -> Iterator[Cause]:
-    """Yield the claims of a pod whose names, ``<pod>-<entry>``, no object can have."""
+    """Yield the claims of a pod whose names, ``<pod>-<entry>``, are not valid object names."""
     pod_name = text_at(map_at(pod, "metadata"), "name")
     for i, entry in enumerate(maps_at(map_at(pod, "spec"), "resourceClaims")):
         name = text_at(entry, "name")
