@@ -1,12 +1,13 @@
 """The annotations of pods that record what the scheduler gave them.
 
-The ledgers read them back after a restart, and for pods that another scheduler bound. So they may
-be written by the scheduler and by admins only. The rule of the embedded API server, the
+The ledgers read them back after a restart, and for pods that another scheduler bound. Only the
+scheduler and admins may write them. The rule of the embedded API server, the
 ValidatingAdmissionPolicy in deploy/admission and the table in docs/security.md are made from this
 table. All are annotations: no label records an allocation. An empty value counts as absent, for the
 ledgers too: a Binding can overwrite an annotation but not remove it.
 
-``resource-spec`` is not one of them, although the scheduler completes it: it says what a pod asks.
+``resource-spec`` is not one of them, although the scheduler completes it: it says what a pod
+requests.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from holdfast.api.reservation_names import ALLOCATED, DRAWS
 FOREIGN_ALLOCATIONS = "scheduling.holdfast.dev/foreign-allocation-keys"
 """The annotation with which the embedded API server marks a pod that was created with such keys.
 
-A comma-separated list of those that no holder of the right has written since.
+A comma-separated list of the keys that no holder of the right has written since.
 """
 
 

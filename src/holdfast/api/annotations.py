@@ -20,7 +20,7 @@ T = TypeVar("T")
 OF_ALLOCATIONS = frozenset(
     (*ALLOCATION_ANNOTATIONS, "kubectl.kubernetes.io/last-applied-configuration")
 )
-"""Annotations about what a pod has on its node, which a reservation made from it has not."""
+"""Annotations about what a pod has on its node; a reservation made from the pod lacks them."""
 
 
 class AllocatedReservation(Struct, frozen=True):

@@ -1,7 +1,7 @@
 """Labels, annotations and fields with which pods ask for gangs or elastic quotas.
 
-Nothing acts on them yet: the API server warns of them, and the scheduler writes an event. A key
-that acts some day is removed here.
+They have no effect yet: the API server warns about them, and the scheduler writes an event. When a
+key gets an effect, it is removed here.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ KEYS: Mapping[str, str] = {
     "volcano.sh/*": NO_GANGS,
     "quota.scheduling.koordinator.sh/*": NO_QUOTAS,
 }
-"""What does not happen, by label or annotation; ``*`` stands for every name of the domain."""
+"""What does not happen, by label or annotation; ``*`` means every name of the domain."""
 NAMESPACE_KEYS = ("scheduling.volcano.sh/*", "quota.scheduling.koordinator.sh/*")
 """Keys of a Namespace with which all its pods ask for elastic quotas: a queue, a tree."""
 KINDS: Mapping[tuple[str, str], tuple[str, str]] = {

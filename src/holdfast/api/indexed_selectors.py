@@ -1,4 +1,4 @@
-"""Selectors with thousands of requirements, indexed so that matching takes time in the labels.
+"""Selectors with thousands of requirements, indexed so that matching is linear in the labels.
 
 Requirements of one key are merged. A requirement that forbids a label, or some of its values, is
 checked only for labels that the object has.

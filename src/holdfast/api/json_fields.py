@@ -1,6 +1,6 @@
 """Read the fields of raw objects.
 
-The types of new objects are checked before, as Go's decoder does. A null, or a wrong type in a
+The types of new objects are checked earlier, as Go's decoder does. A null, or a wrong type in a
 stored object, counts as an absent field.
 """
 
@@ -13,19 +13,19 @@ from holdfast.api.decode import JsonMapping
 
 
 def map_at(where: JsonMapping, key: str) -> dict[str, Any]:
-    """Return the map under a key; empty if it is absent or no map."""
+    """Return the map under a key; empty if it is absent or not a map."""
     value = where.get(key)
     return value if isinstance(value, dict) else {}
 
 
 def list_at(where: JsonMapping, key: str) -> Sequence[Any]:
-    """Return the list under a key; empty if it is absent or no list."""
+    """Return the list under a key; empty if it is absent or not a list."""
     value = where.get(key)
     return value if isinstance(value, list) else ()
 
 
 def maps_at(where: JsonMapping, key: str) -> list[dict[str, Any]]:
-    """Return the list of maps under a key; an item that is no map counts as empty."""
+    """Return the list of maps under a key; an item that is not a map counts as empty."""
     items = list_at(where, key)
     return [item if isinstance(item, dict) else {} for item in items]
 

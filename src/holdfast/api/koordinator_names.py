@@ -1,4 +1,4 @@
-"""Koordinator's labels and annotations of pods and nodes, besides those of reservations."""
+"""Koordinator's labels and annotations of pods and nodes, except those of reservations."""
 
 QOS_CLASS = "koordinator.sh/qosClass"
 PRIORITY_CLASS = "koordinator.sh/priority-class"

@@ -15,13 +15,13 @@ _BY_KUBERNETES_QOS = {"Guaranteed": LSR, "Burstable": LS, "BestEffort": BE}
 
 
 def qos_class(labels: Mapping[str, str]) -> str:
-    """Return the QoS class that the label names, empty if it is absent or unknown."""
+    """Return the QoS class in the label, empty if it is absent or unknown."""
     named = labels.get(QOS_CLASS, "")
     return named if named in _BY_QOS else ""
 
 
 def named_priority_class(labels: Mapping[str, str], priority: int | None) -> str:
-    """Return the priority class of the label, else of the priority; empty if there is none.
+    """Return the priority class from the label, else from the priority; empty if there is none.
 
     >>> named_priority_class({}, 9500), named_priority_class({PRIORITY_CLASS: "unknown"}, 9500)
     ('koord-prod', '')
@@ -35,7 +35,7 @@ def named_priority_class(labels: Mapping[str, str], priority: int | None) -> str
 def priority_class(
     labels: Mapping[str, str], priority: int | None, kubernetes_qos: str = ""
 ) -> str:
-    """Return the priority class; where none is named, that of the QoS class.
+    """Return the priority class of the pod, else that of its QoS class.
 
     Without a label for QoS, ``kubernetes_qos`` (Guaranteed, Burstable, BestEffort) decides.
     """

@@ -38,7 +38,7 @@ def _shape(rule: str, pattern: str, *examples: str) -> str:
 
 
 def _too_long(text: str, limit: int, unit: str = "characters") -> list[str]:
-    """Return the error for a long text; bytes count, also where upstream says characters."""
+    """Return the error for a long text; bytes count, even where upstream says characters."""
     return [f"must be no more than {limit} {unit}"] if len(text.encode()) > limit else []
 
 
@@ -48,7 +48,7 @@ def dns_subdomain(text: str) -> list[str]:
 
 
 def long_name(text: str) -> list[str]:
-    """Check a DNS subdomain with the message of upstream's newer rules: device classes."""
+    """Check a DNS subdomain with the message of upstream's newer rules, as for device classes."""
     return _subdomain(text, "bytes")
 
 

@@ -6,7 +6,7 @@ from holdfast.api.meta import Object, Struct
 
 
 class ZoneResource(Struct, frozen=True):
-    """How much a zone has of a resource."""
+    """The amount of a resource in a zone."""
 
     name: str = ""
     capacity: str = "0"

@@ -20,9 +20,9 @@ _replace = msgspec.structs.replace
 _MAX_PARTS = 100_000
 _READY = "Ready"
 _KUBELET_CONDITIONS = frozenset(("PodReadyToStartContainers", "Initialized", "ContainersReady"))
-"""Conditions that the kubelet sets and no scheduler reads on bound pods. Of Ready the status stays:
-pods that act as reservations, and migrations, depend on it. PodScheduled stays: it tells when the
-pod was bound, which resource policies with ignorePreviousPod read."""
+"""Conditions that the kubelet sets and no scheduler reads on bound pods. The status of Ready is
+kept: pods that act as reservations, and migrations, depend on it. PodScheduled is kept: resource
+policies with ignorePreviousPod read from it when the pod was bound."""
 
 
 class ObjectInterner:
@@ -34,8 +34,8 @@ class ObjectInterner:
     def __init__(self) -> None:
         self._parts: dict[Any, Any] = {}
         self._share: Callable[[Any, Any], Any] = self._parts.setdefault
-        """Returns what is stored under a key; if nothing is, stores the second argument. It is a
-        method of ``_parts``, which is cleared and never replaced."""
+        """Returns the value stored under a key; if there is none, stores the second argument. It is
+        a method of ``_parts``, which is cleared and never replaced."""
 
     def pod(self, pod: Pod) -> Pod:
         """Return the pod with interned parts, without volumes that have only a name here."""

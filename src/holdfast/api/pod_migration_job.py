@@ -1,4 +1,4 @@
-"""PodMigrationJob (scheduling.koordinator.sh/v1alpha1): move a pod, its new room reserved first."""
+"""PodMigrationJob (scheduling.koordinator.sh/v1alpha1): reserve new resources, then move a pod."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ RESERVATION_FIRST, EVICT_DIRECTLY = "ReservationFirst", "EvictDirectly"
 MODES = (RESERVATION_FIRST, EVICT_DIRECTLY)
 EVICTION, DELETE, SOFT = "Eviction", "Delete", "SoftEviction"
 EVICTION_POLICIES = (EVICTION, DELETE, SOFT)
-"""Through its subresource, by a deletion, or by an annotation that asks its operator."""
+"""Evict through the subresource, delete, or annotate the pod so that its operator evicts it."""
 
 
 class MigrationReservationOptions(Struct, frozen=True):
@@ -42,7 +42,7 @@ class PodMigrationJobSpec(Struct, frozen=True):
 
 
 class PodMigrationJobStatus(Struct, frozen=True):
-    """How far the migration is; ``pod_ref`` is the pod that replaces the moved one."""
+    """The progress of the migration; ``pod_ref`` is the pod that replaces the moved one."""
 
     phase: str = ""
     status: str = ""

@@ -35,7 +35,7 @@ _FIXED_SIZES = {FIXED64: 8, FIXED32: 4}
 
 
 def message_fields(data: bytes) -> Fields:
-    r"""Return the fields of a message: numbers, and bytes for all else.
+    r"""Return the fields of a message: numbers, and bytes for all other types.
 
     >>> message_fields(b"\x08\x05\x12\x01a")
     [(1, 5), (2, b'a')]

@@ -1,7 +1,7 @@
 """Resource requests and limits of pods.
 
 Requests of containers are summed up. Init containers run one after the other before them, so the
-largest counts if it is more than that sum; a sidecar keeps running and counts in both. Pod-level
+largest request counts if it exceeds that sum; a sidecar keeps running and counts in both. Pod-level
 requests replace the sum, and overhead is added. A pod that is being resized in place also counts
 the resources in its status.
 
@@ -233,7 +233,7 @@ def _add(total: Nanos, more: Mapping[str, int]) -> None:
 
 
 def _raise(total: Nanos, other: Mapping[str, int]) -> None:
-    """Raise each entry to that of ``other`` where it is larger."""
+    """Raise each entry to that of ``other`` where the latter is larger."""
     for name, amount in other.items():
         if name not in total or amount > total[name]:
             total[name] = amount

@@ -101,7 +101,7 @@ class Reservation(Object, frozen=True):
 
     @property
     def is_pod(self) -> bool:
-        """Whether a pod acts as this reservation: its request is counted as that of a pod."""
+        """Whether a pod acts as this reservation; its request is counted as a pod's request."""
         return self.kind == POD_KIND
 
     @property

@@ -31,7 +31,7 @@ AVAILABLE, WAITING, OVERCOMMITTED = "Available", "Waiting", "Overcommitted"
 POLICY_CONFLICT, DEVICES_UNAVAILABLE = "PolicyConflict", "DevicesUnavailable"
 ENABLE_MULTIPLE = "preAllocationPolicy.enableMultiple is false, so it pre-allocates no second pod"
 STRONGER = (POLICY_CONFLICT, DEVICES_UNAVAILABLE)
-"""Reasons of Ready that Overcommitted does not replace; what finds them also clears them."""
+"""Reasons of Ready that Overcommitted does not replace; the code that sets them clears them."""
 SUCCEEDED, EXPIRED = "Succeeded", "Expired"
 INSUFFICIENT, INVALID = "Insufficient", "Invalid"
 
@@ -72,7 +72,7 @@ def waiting(now: float, message: str) -> list[JsonObject]:
 
 
 def waiting_message(pods: Iterable[str], *, more: bool, several: bool) -> str:
-    """Return what a reservation waits for: the end of the pods it pre-allocated, and more.
+    """Return the message that says what a reservation waits for.
 
     ``several``: it may pre-allocate more than one pod.
 

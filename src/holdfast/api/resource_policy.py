@@ -37,7 +37,7 @@ class MatchPolicy(Struct, frozen=True):
 
 
 class WhenTryNextUnits(Struct, frozen=True):
-    """When nodes of lower priority are tried; ``timeout`` belongs to TimeoutOrExceedMax."""
+    """When nodes of lower priority are tried; only TimeoutOrExceedMax uses ``timeout``."""
 
     policy: str = LACK_RESOURCE_OR_EXCEED_MAX
     timeout: str = DEFAULT_TIMEOUT
@@ -53,7 +53,7 @@ class WhenTryNextUnits(Struct, frozen=True):
 
 
 class Unit(Struct, frozen=True):
-    """Some nodes, their priority, and what the selected pods on them may be and ask for."""
+    """Some nodes, their priority, and the limits for the selected pods on them."""
 
     name: str = ""
     priority: int = 0
@@ -65,7 +65,7 @@ class Unit(Struct, frozen=True):
 
 
 def unit_name(unit: Unit, index: int) -> str:
-    """Return the name of a unit in messages, metrics and the status; it may have none itself."""
+    """Return the name of a unit in messages, metrics and the status; units may lack a name."""
     return unit.name or f"unit-{index}"
 
 
@@ -89,7 +89,7 @@ class GroupStatus(Struct, frozen=True):
 
 
 class UnitStatus(Struct, frozen=True):
-    """How many nodes a unit has, and what the selected pods on them are and ask for."""
+    """The number of nodes of a unit, and the count and requests of the selected pods on them."""
 
     name: str = ""
     nodes: int = 0

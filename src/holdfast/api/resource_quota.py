@@ -1,4 +1,4 @@
-"""ResourceQuotas: hard limits of a namespace, and what of them is used."""
+"""ResourceQuotas: hard limits of a namespace, and their usage."""
 
 from __future__ import annotations
 

@@ -23,6 +23,6 @@ class SchedulingRight:
 
 
 WRITE_ALLOCATIONS = SchedulingRight("write", "podallocations")
-"""To write the annotations of pods that record allocations (``api.allocation_keys``)."""
+"""Write the annotations of pods that record allocations (``api.allocation_keys``)."""
 USE_RESERVED_ROOM = SchedulingRight("use", "reservedroom")
-"""To create pods that ignore reservations, and so enter what is reserved for others."""
+"""Create pods that ignore reservations, and so may use resources reserved for others."""

@@ -1,6 +1,6 @@
 """Node affinity of former in-tree volumes that a CSI driver serves.
 
-Such a volume names its zone by Kubernetes' zone labels; the driver has a topology label of its own.
+Such a volume names its zone by Kubernetes' zone labels; the driver has its own topology label.
 """
 
 from __future__ import annotations

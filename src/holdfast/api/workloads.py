@@ -87,7 +87,7 @@ class ServicePort(Struct, frozen=True):
 
 
 class ServiceSpec(PodSelectorSpec, frozen=True):
-    """The selected pods, and what quotas count."""
+    """The selected pods, and the fields that quotas count."""
 
     type: str = ""
     ports: tuple[ServicePort, ...] = ()
@@ -201,7 +201,7 @@ class Event(Object, frozen=True):
 
     @property
     def last_seen(self) -> str:
-        """When it happened last, RFC 3339; "" if it does not say."""
+        """When it happened last, in RFC 3339; "" if unknown."""
         return self.last_timestamp or self.event_time or self.metadata.creation_timestamp or ""
 
 

@@ -1,7 +1,7 @@
 """Defaults of claims, claim templates, slices and device taint rules.
 
-Types are checked before; what a stored object has of a wrong type, or an amount that cannot be
-read, is left as it is, so that such an object can still be changed.
+Types are checked earlier. In a stored object, a value of a wrong type and an amount that cannot be
+read stay unchanged, so that the object can still be edited.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from holdfast.api.json_fields import map_at, maps_at
 from holdfast.runtime.errors import BadRequest
 
 Amount = tuple[Any, Any]
-"""A map or list, and where in it a quantity is."""
+"""A map or list, and the key or index of a quantity in it."""
 
 
 def default_claim(raw: JsonObject) -> None:
@@ -53,7 +53,7 @@ def default_slice(raw: JsonObject) -> None:
 
 
 def stamp_taints(raw: JsonObject, now: str) -> None:
-    """Set the time of taints that have none, given as RFC 3339."""
+    """Set the time, in RFC 3339, of taints that have none."""
     spec = ensure_map(raw, "spec")
     for device in entries(spec, "devices"):
         for taint in entries(device, "taints"):

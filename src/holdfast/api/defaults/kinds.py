@@ -95,7 +95,7 @@ _FILESYSTEM = {"volumeMode": "Filesystem"}
 def default_object(raw: JsonObject, now: str = "") -> None:
     """Set the defaults of the object's kind, in place.
 
-    ``now`` (RFC 3339) is set as ``timeAdded`` of device taints without one. Kinds without
+    ``now`` (RFC 3339) becomes the ``timeAdded`` of device taints that have none. Kinds without
     defaults, such as custom resources, are not changed. An object that cannot be decoded raises
     upstream's decoding error.
     """

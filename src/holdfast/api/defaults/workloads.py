@@ -59,7 +59,7 @@ def default_daemon_set(raw: JsonObject) -> None:
 
 
 def default_replication_controller(raw: JsonObject) -> None:
-    """Default a ReplicationController: selector and labels are those of the template."""
+    """Default a ReplicationController: selector and labels come from the template."""
     spec = ensure_map(raw, "spec")
     set_defaults(spec, replicas=1)
     labels = ((spec.get("template") or {}).get("metadata") or {}).get("labels")
