@@ -1,15 +1,15 @@
 """Adapt the number of requests in flight to the latency and the errors of the server.
 
-No I/O and no clock: times go in, a limit comes out.
+No I/O and no clock: the caller passes times and reads the limit.
 
-A fixed number of event writers fits no server. With 8 writers and 128 binds in flight the last
-event was stored long after the last bind, at 74 to 76 % of the rate of a program that decides
-nothing. A number that is right for an idle server overloads a busy one. So the number follows what
-the server shows: its errors, and whether latency grows with the number of requests.
+No fixed number of event writers suits every server. With 8 writers and 128 binds in flight the last
+event was stored long after the last bind, at 74 to 76 % of the rate of a program that only writes
+bindings and events. A number that is right for an idle server overloads a busy one. So the number
+follows what the server shows: its errors, and whether latency grows with the number of requests.
 
 Latency alone misleads below the start value. At a limit of 2 each response took longer than twice
 the lowest latency, because other clients kept the server busy, and the limit stayed at 2 for as
-long as they did. So below the start value only signs of overload keep it from growing.
+long as they did. So below the start value, only signs of overload keep the limit from growing.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ async def find_classic_group(client: Client) -> str:
         return KEP_GROUP
     if OWN_GROUP not in groups:
         return ""
-    # The inventories of drivers are in this group too: it may be served without claims.
+    # The inventories of drivers are in this group too, so it may be served without claims.
     path = f"/apis/{OWN_GROUP}/{VERSION}"
     discovery = msgspec.json.decode(await client.raw(path), type=_Resources)
     claims = classic_resources(OWN_GROUP).claims.plural

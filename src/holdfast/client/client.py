@@ -59,7 +59,7 @@ class Client:
     async def get(self, res: Resource[T], name: str, namespace: str = "") -> T:
         """Return one object; raises NotFound.
 
-        Names that a user has written may lead to other paths: such a one raises BadRequest.
+        A name written by a user could lead to another path; such a name raises BadRequest.
         """
         for problem in path_segment(name):
             raise BadRequest(f"{res.kind} {name!r}: {problem}")

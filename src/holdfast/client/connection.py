@@ -1,8 +1,8 @@
 """Kept-alive HTTP connections to an API server, and the pool that limits their number.
 
-One connection has one request in flight, so a slow request delays no other. What a request costs
-decides the rest (decision 0005): parsing happens in ``data_received``, the task wakes once for a
-complete response, and one timer checks all connections.
+One connection has one request in flight, so a slow request delays no other. The rest of the design
+keeps the CPU time of a request low (decision 0005): parsing happens in ``data_received``, the task
+wakes once for a complete response, and one timer checks all connections.
 
 The connection that was used last is reused first. So only as many as the load needs stay in use,
 and the others reach ``IDLE_SECONDS``.
@@ -19,7 +19,7 @@ from holdfast.client.response_parser import MalformedResponse, ResponseParser
 from holdfast.client.transport import Response
 
 MAX_UNREAD_BYTES = 4 << 20
-"""Reading from the socket pauses when this many bytes of a stream were not yet consumed."""
+"""Reading from the socket pauses while this many bytes of a stream are unconsumed."""
 IDLE_SECONDS = 60.0
 """API servers close idle connections after 90 s; older connections are not reused."""
 TIMEOUT_CHECKS = 20

@@ -1,4 +1,4 @@
-"""What an API server serves: its release of Kubernetes, and resources that may not be there."""
+"""Find out what an API server serves: its release of Kubernetes, and optional resources."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class _Version(msgspec.Struct, rename="camel"):
 
 
 async def read_server_release(client: Client) -> Release:
-    """Return the release that a server has or emulates; the newest known one if it does not say."""
+    """Return the release that a server has or emulates; the newest known one if it is unknown."""
     try:
         return release_in(await client.raw("/version"))
     except (Forbidden, NotFound):

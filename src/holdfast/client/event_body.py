@@ -1,9 +1,9 @@
 """Encode core/v1 Events as JSON.
 
-Each pod costs an event, so encoding one is among the most frequent work of a scheduler. The
-constant fields are encoded once, as bytes without the closing brace: a retry, and a repetition that
-is counted before the event was written, only append the count and the time. References to objects
-are encoded as the structs that they are, without a dict in between.
+Each pod needs an event, so a scheduler encodes events very often. The constant fields are encoded
+once, as bytes without the closing brace: a retry, and a repetition that is counted before the event
+was written, only append the count and the time. References to objects are encoded as the structs
+that they are, without a dict in between.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def object_reference(regarding: Object | ObjectReference) -> ObjectReference:
 
 
 def event_name(regarding: ObjectReference, source: str, now: float, number: int) -> str:
-    """Return a unique name, also if several components record events in one microsecond."""
+    """Return a unique name, even if several components record events in one microsecond."""
     source_hash = zlib.crc32(source.encode()) & 0xFFFF
     return f"{regarding.name}.{int(now * 1e6):x}{source_hash:04x}{number:04x}"
 

@@ -1,8 +1,8 @@
 """Call the event handlers of an informer and catch their exceptions.
 
-One object that makes one handler fail must not stop the informer: the process would fail again
-after every restart. Therefore an exception is logged and counted, and the informer continues. The
-handler is called with the object again when it next changes.
+An object that makes a handler fail must not stop the informer: the process would fail again after
+every restart. Therefore an exception is logged and counted, and the informer continues. The handler
+is called with the object again when it next changes.
 """
 
 from __future__ import annotations

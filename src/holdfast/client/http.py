@@ -2,8 +2,8 @@
 
 A scheduler sends two requests per pod, and in a general HTTP client these cost more CPU time than
 the scheduling decision. With aiohttp a pod cost the scheduler 1.10 ms of CPU time on a busy
-machine, with this client 0.41 ms on a quiet one and 0.56 ms on a slower one (decision 0005).
-Therefore it supports only what is needed here.
+machine. With this client it costs 0.41 ms on a quiet machine and 0.56 ms on a slower one (decision
+0005). Therefore this client supports only what is needed here.
 
 A new connection resumes the TLS session of the latest one. A scheduler under load opens some 70
 connections, and with client certificates each handshake without a session costs kube-apiserver 2 ms

@@ -8,13 +8,14 @@ of an object, in order; after a relist intermediate versions may be missing.
 Handlers are plain functions, called in the order in which they were added. They must not block.
 An exception of a handler is logged and counted (``client.handler_dispatcher``).
 
-An object that cannot be read must not end an informer. One malformed annotation or amount did: then
-nothing was scheduled any more, again after every restart, and the scheduler called itself healthy.
+An object that cannot be read must not end an informer. In the past one malformed annotation or
+amount did: then nothing was scheduled any more, not even after a restart, and the scheduler
+reported that it was healthy.
 
 ``expect`` exists because a component uses the response of its own write before the watch delivers
-it. A response that arrived after the deletion of its object was stored again, and nothing removed
-it: the reservation of a preempting pod held its resources until a restart. So the informer
-remembers such responses until the watch has passed their version.
+it. Once, a response that arrived after the deletion of its object put the object back into the
+cache, and nothing removed it: the reservation of a preempting pod held its resources until a
+restart. So the informer remembers such responses until the watch has passed their version.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ from holdfast.runtime.repeated_log import Repeats
 
 T = TypeVar("T")
 YIELD_AFTER_SECONDS = 0.002
-"""How long handlers of events may occupy the event loop before other tasks run."""
+"""The time that event handlers may occupy the event loop before other tasks run."""
 PAGE_SIZE = 500
 WATCH_SECONDS = (300, 600)
 FEW_EXPECTED = 64
@@ -109,10 +110,10 @@ class Informer(Generic[T]):
             self._dispatcher.dispatch_to(handler, ("added", None, obj))
 
     def expect(self, stored: T) -> bool:
-        """Note an object from a response; return whether its event is still to come.
+        """Note an object from a response; return whether its event has not arrived yet.
 
-        If False, handlers know a later version already, or that it was deleted. If True, they may
-        use the response: should the object be deleted before a list shows it, they are told.
+        If False, handlers already got a later version, or the deletion. If True, they may use the
+        response: if the object is deleted before a list shows it, they get its deletion.
         """
         key, _, version = identity_of(stored)
         if not is_later(version, self._resource_version):

@@ -1,7 +1,7 @@
-"""The cache of an informer. Without I/O: objects go in, changes come out.
+"""The cache of an informer, without I/O: it takes objects and returns changes.
 
-A handler that gets a change finds it applied and the changes after it not yet. Replaying the
-changes therefore reproduces the cache.
+When a handler gets a change, the cache contains this change but none of the later ones. Replaying
+the changes therefore reproduces the cache.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ class InformerSet:
     ``async with informers:`` starts all and waits until all have synced; leaving the block stops
     them. An informer fails only by a defect; ``run`` and ``start`` then raise its exception.
 
-    ``transforms`` and ``on_unreadable`` are passed to the informers of the given resources.
+    ``transforms`` and ``on_unreadable`` are passed to the informers of their resources.
     """
 
     def __init__(

@@ -174,7 +174,7 @@ def read_embedded_credentials(files: str, context: str | None) -> Endpoint | Non
         data = {key: base64.b64decode(text, validate=True)
                 for key, text in {**cluster, **user}.items() if key.endswith("-data")}  # fmt: skip
     except (AttributeError, KeyError, OSError, TypeError, ValueError, yaml.YAMLError):
-        return None  # the full loader says what is wrong
+        return None  # the full loader reports what is wrong
     url, token = cluster.get("server"), user.get("token", "")
     if not (_is_text(url) and url.startswith("https://") and isinstance(token, str)):
         return None

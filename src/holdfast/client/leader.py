@@ -8,10 +8,10 @@ the change it observed, which is later. In between, writes that the holder has s
 A process that was suspended (by a debugger or a paused machine) cannot stop in time. Therefore
 ``check_leadership`` is called before each write (``client.transport.LeaseGuardedTransport``).
 
-A failed or cancelled request may have been stored all the same, so a failure never tells who holds
-the lease. A renewal that failed is looked up before leadership is given up. A leader that stopped
-while it renewed met a conflict and kept the lease, and the next replica waited until it expired:
-the release now reads the lease again after a conflict.
+A failed or cancelled request may still have been stored, so a failure never tells who holds the
+lease. After a failed renewal, the lease is read before leadership is given up. When a leader
+stopped during a renewal, its release met a conflict, the lease was kept, and the next replica
+waited until it expired. So the release now reads the lease again after a conflict.
 """
 
 from __future__ import annotations

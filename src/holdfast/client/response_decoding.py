@@ -1,8 +1,8 @@
 """Decode responses of an API server into typed values: objects, lists, watch events, errors.
 
-A watch event is decoded in one pass if its object matches the type, as nearly all do. Otherwise
-the envelope is decoded first, then the object. A bookmark, which is rare and small, is decoded
-once more for its annotations.
+A watch event is decoded in one pass if its object matches the type, as nearly all objects do.
+Otherwise the envelope is decoded first, then the object. A bookmark, which is rare and small, is
+decoded once more for its annotations.
 """
 
 from __future__ import annotations

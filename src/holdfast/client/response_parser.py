@@ -1,4 +1,4 @@
-"""Parse one HTTP/1.1 response incrementally. No I/O: bytes go in, parts of the body come out.
+"""Parse one HTTP/1.1 response incrementally, without I/O: from bytes to parts of the body.
 
 The parser supports what API servers and their proxies send: a status line, headers, and a body
 that has a content length, is chunked, or lasts until the connection ends. Anything else raises

@@ -22,7 +22,8 @@ _READS = frozenset({"GET", "HEAD"})
 class Request(msgspec.Struct, frozen=True):
     """An HTTP request: method, path, query, headers (lower-case names), body.
 
-    A struct, because one is made for every request: it takes an eighth of the time of a dataclass.
+    A struct, because every request makes one: creating it takes an eighth of the time of a
+    dataclass.
     """
 
     method: str

@@ -1,12 +1,11 @@
 """A work queue of keys with delays and rate-limited requeues, like client-go's.
 
-Two things differ from client-go's. A key that has failed eight times in a row is not queued at once
-by ``add``. Its failing work often writes something, the write is an event, and the event adds the
-key: such work was tried again without a pause, with a traceback in the log each time.
+Two things differ from client-go's. ``add`` does not queue a key at once if it has failed eight
+times in a row. The failing work often writes something, the write causes an event, and the event
+adds the key: such work was retried without a pause, with a traceback in the log each time.
 
-And delays end when the clock is set. They are counted by a clock that does not notice a jump of the
-time of day, but some keys wait for a time of day: a reservation could outlive its end by ten
-minutes.
+Delays end when the clock is set. They are measured with the monotonic clock, which does not jump,
+but some keys wait for a time of day: a reservation could outlive its end by ten minutes.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ RETRY = Backoff(first=0.005, limit=300.0)
 SLOW_AFTER_FAILURES = 8
 """After this many consecutive failures of a key, ``add`` no longer queues it at once."""
 SLOW_ADD_SECONDS = 1.0
-"""The delay of ``add`` for such a key: its failing work may cause the very event that adds it."""
+"""The delay of ``add`` for such a key: its failing work may cause the event that adds it."""
 
 _RNG = random.Random()
 """Shared by all queues: each would be seeded from the system."""
@@ -42,7 +41,7 @@ class QueueClosed(Exception):
 
 
 class QueueObserver(Protocol):
-    """Told what a queue does; times are seconds of the queue's monotonic clock."""
+    """Gets notified of what a queue does; times are seconds of the queue's monotonic clock."""
 
     def added(self, key: str, now: float) -> None:
         """Note that a key was queued."""
@@ -124,7 +123,7 @@ class WorkQueue:
             self._wake_one()
 
     def add_after(self, key: str, seconds: float) -> None:
-        """Queue a key after a delay; of two delays the shorter one counts."""
+        """Queue a key after a delay; if it has a delay already, the shorter one counts."""
         if self._observer is not None and not self._closed:
             self._observer.retried()
         if seconds <= 0:
@@ -189,7 +188,7 @@ class WorkQueue:
         return key
 
     def done(self, key: str) -> None:
-        """Mark a key as processed; it is queued again if it was added meanwhile."""
+        """Mark a key as processed; it is queued again if it was added during the work."""
         self._processing.discard(key)
         if self._observer is not None:
             self._observer.finished(key, self.clock.monotonic())
