@@ -1,6 +1,6 @@
-"""What every process needs and no part of Kubernetes is: settings, clocks, errors, private files.
+"""What every process needs, independent of Kubernetes: settings, clocks, errors, private files.
 
 Lives here: ``settings`` and ``feature_gates``; ``clock``; ``errors``; private files, certificates
-and child processes; health checks, types of metrics, repeated log lines; ``shared_cache``.
-May not live here: anything that knows an API object, and imports of other packages of Holdfast.
+and child processes; health checks, types of metrics, repeated log lines; ``shared_cache``. May not
+live here: anything about API objects, and imports of other packages of Holdfast.
 """

@@ -1,7 +1,8 @@
 """Names of a package that are imported when first used.
 
-``import holdfast.client`` runs before any module of the package is imported, so names in its
-``__init__`` would cost every command 0.3 s for the HTTP client, and every test the API server.
+``import holdfast.client`` runs before any module of the package is imported, so imports in its
+``__init__`` would cost every command 0.3 s for the HTTP client, and would load the API server in
+every test.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any
 def deferred(package: str, modules: Mapping[str, str]) -> Callable[[str], Any]:
     """Return the ``__getattr__`` of a package, from the module of each name.
 
-    A module is a name below the package, with ``:attribute`` if the name is another one there.
+    A module is a name below the package, with ``:attribute`` if it has another name there.
     """
 
     def get(name: str) -> Any:

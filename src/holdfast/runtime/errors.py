@@ -97,7 +97,7 @@ class Retryable(HoldfastError):
 
 
 class Conflict(Retryable):
-    """The object was changed meanwhile: read it again and plan again."""
+    """The object was changed by another write: read it again and plan again."""
 
     code, reason = 409, "Conflict"
 
@@ -185,7 +185,7 @@ class Unsupported(Refused):
 
 
 class Invalid(Refused):
-    """One or more fields are wrong; ``details.causes`` name each."""
+    """One or more fields are wrong; ``details.causes`` lists them."""
 
     code, reason = 422, "Invalid"
 

@@ -38,7 +38,7 @@ Release = tuple[int, int]
 """A minor release of Kubernetes: ``(1, 36)`` is v1.36."""
 OLDEST: Release = (1, 36)
 NEWEST: Release = (1, 37)
-"""The releases whose defaults are known; later ones are taken to have those of the newest."""
+"""The releases whose defaults are known; later ones get those of the newest."""
 
 
 class Stage(Enum):
@@ -57,9 +57,9 @@ class Gate:
     default: bool = True
     requires: tuple[Feature, ...] = (Feature.DYNAMIC_RESOURCE_ALLOCATION,)
     locked: bool = False
-    """Whether the feature cannot be set: here it is always on, or not built."""
+    """Whether the gate cannot be set: the feature is always on here, or not built."""
     ga_since: Release | None = None
-    """The first release in which the feature is GA and on; None: it stays at stage and default."""
+    """The first release in which the feature is GA and on; None: stage and default never change."""
 
     def in_release(self, release: Release) -> tuple[Stage, bool]:
         """Return stage and default in a release."""
@@ -69,7 +69,7 @@ class Gate:
 
 
 GATES: Mapping[Feature, Gate] = {
-    # Upstream has locked this gate; here it stays, so that a cluster can be run without devices.
+    # Upstream has locked this gate; here it can be set, so that a cluster can run without devices.
     Feature.DYNAMIC_RESOURCE_ALLOCATION: Gate(Stage.GA, requires=()),
     Feature.ADMIN_ACCESS: Gate(Stage.GA, locked=True),
     Feature.CONSUMABLE_CAPACITY: Gate(Stage.BETA),
@@ -108,7 +108,7 @@ class FeatureGates:
     chosen: Mapping[str, bool] = field(default_factory=dict)
     """The gates that were set, by name; also ``AllAlpha`` and ``AllBeta``."""
     release: Release | None = None
-    """The release of Kubernetes whose defaults the others have; None: unknown, as ``OLDEST``."""
+    """The release that sets the defaults of all other gates; None: unknown, as ``OLDEST``."""
 
     def of_release(self, release: Release) -> FeatureGates:
         """Return the gates of a cluster that runs another release."""
@@ -131,7 +131,7 @@ class FeatureGates:
 
     @classmethod
     def parse(cls, text: str) -> FeatureGates:
-        """Parse ``Name=bool,Name=bool``; raise Refused, with the names, for what is wrong.
+        """Parse ``Name=bool,Name=bool``; raise Refused with the names of wrong gates.
 
         >>> gates = FeatureGates.parse("DRADeviceTaintRules=true")
         >>> gates.enabled(Feature.DEVICE_TAINT_RULES), str(gates)
@@ -185,7 +185,7 @@ class FeatureGates:
 
 
 def parse_release(text: str) -> Release:
-    """Return the release in a version; raise BadRequest if it is none.
+    """Return the release in a version; raise BadRequest if it is not a version.
 
     >>> parse_release("1.37"), parse_release("v1.36.2+k3s1")
     ((1, 37), (1, 36))

@@ -1,6 +1,6 @@
 """Counters, histograms and callbacks for a page of Prometheus metrics.
 
-One pod changes a dozen of them, so they are plain Python lists without locks: a process has one
+One pod changes a dozen metrics, so they are plain Python lists without locks: a process has one
 event loop. prometheus_client renders the page.
 """
 

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 
 SECONDS = 60.0
 MAX_LINES = 1024
-"""How many different lines are remembered; the least recently logged is dropped first."""
+"""The number of lines that are remembered; the least recently logged is dropped first."""
 
 
 @dataclass(slots=True)
@@ -84,7 +84,7 @@ class Repeats:
 class RepeatFilter(logging.Filter):
     """Lets each line of a logger pass at most once a minute.
 
-    Lines are equal if their formatted texts and their exceptions are.
+    Lines are equal if their formatted texts and their exceptions are equal.
     """
 
     def __init__(self, *, now: Callable[[], float] = time.monotonic) -> None:

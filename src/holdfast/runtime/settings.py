@@ -11,7 +11,7 @@ from holdfast.runtime.feature_gates import FeatureGates
 
 @dataclass(frozen=True, slots=True)
 class ServerLimits:
-    """Limits of the HTTPS server on its clients; docs/security.md names the test of each.
+    """Limits of the HTTPS server on its clients; docs/security.md names the test of each limit.
 
     "System" users are system:masters, nodes, the scheduler and the controller manager. Their
     requests, those of other users and anonymous requests are counted separately.
@@ -31,7 +31,7 @@ class ServerLimits:
     linger_seconds: float = 2.0
     """How long a connection stays open after an error, so that the client can read it."""
     discarded_bytes: int = 64 * 1024
-    """How much of a rejected body without credentials is read and discarded meanwhile."""
+    """How much of a rejected body without credentials is read and discarded in this time."""
     header_bytes: int = 64 * 1024
     """Request line and header fields together; label selectors are in the request line."""
     headers: int = 512
@@ -98,7 +98,7 @@ class NodeShape:
 
     @property
     def publishes(self) -> bool:
-        """Whether more than a Node belongs to a node of this shape."""
+        """Whether other objects than the Node are published for a node of this shape."""
         return self.numa > 0 or self.koordinator_gpus > 0
 
     @property
@@ -122,10 +122,10 @@ class NodeSettings:
     count: int = 3
     """Nodes registered at start; Node objects that users create are simulated as well."""
     shape: NodeShape | None = None
-    """What registered nodes have; None: the default, or that of the machine for processes."""
+    """The shape of registered nodes; None: the default, or that of the machine for processes."""
     driver_nodes: int | None = None
-    """How many of them, from the first, have an agent of their own and can run drivers; None: one,
-    unless the path of its directory is too long for the sockets of drivers."""
+    """How many of them, from the first, have their own agent and can run drivers; None: one, unless
+    the path of its directory is too long for the sockets of drivers."""
     kubelet_dirs: Mapping[str, Path] = field(default_factory=dict)
     """More nodes with an agent, or other directories for them, by node name."""
     runtime: str = "simulated"
@@ -133,14 +133,14 @@ class NodeSettings:
     allow_process_runtime: bool = False
     """Whether a pod on such a node may ask for the process runtime by annotation."""
     reset_checkpoint: bool = False
-    """Whether these nodes start without their knowledge of prepared claims."""
+    """Whether these nodes start without their records of prepared claims."""
     feature_gates: FeatureGates = field(default_factory=FeatureGates)
     """Without ``DynamicResourceAllocation`` they refuse pods that have resource claims."""
 
 
 @dataclass(frozen=True, slots=True)
 class AgentSettings:
-    """The agent of one node in a process of its own."""
+    """The agent of one node in a separate process."""
 
     node: str
     """The name of the node."""
@@ -187,7 +187,7 @@ class ResourcePolicySettings:
     """The resource policy controller."""
 
     drain_excess: bool = False
-    """Whether pods above the cap of their unit are removed first at a scale-in."""
+    """Whether a scale-in removes pods above the cap of their unit first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,7 +205,7 @@ class NodeLifecycleSettings:
     large_cluster_size: int = 50
     """A zone with more nodes than this is large."""
     unhealthy_zone_threshold: float = 0.55
-    """From this share of nodes that are not ready a zone is partly disrupted."""
+    """A zone is partly disrupted if at least this share of its nodes are not ready."""
     terminated_pods: int = 12_500
     """How many finished pods are kept; 0: all."""
 
@@ -238,10 +238,10 @@ class MigrationSettings:
     dry_run: bool = False
     """Whether jobs are only arbitrated: nothing is reserved or evicted."""
     default_mode: str = "ReservationFirst"
-    """The mode of jobs that name none."""
+    """The mode of jobs that set none."""
     evict_failed_bare_pods: bool = False
     evict_all_bare_pods: bool = False
-    """Bare pods, which no controller creates again."""
+    """Whether to evict bare pods too, which no controller creates again."""
     evict_local_storage_pods: bool = False
     evict_system_critical_pods: bool = False
     ignore_pvc_pods: bool = False
@@ -261,7 +261,7 @@ class MigrationSettings:
     max_unavailable_per_workload: int | str | None = None
     """The same for pods that migrate or are not ready."""
     skip_check_expected_replicas: bool = False
-    """Whether workloads may migrate whose limit is as high as their replicas."""
+    """Whether workloads may migrate if their limit is as high as their number of replicas."""
     object_limits: Mapping[str, ObjectLimit] = field(
         default_factory=lambda: {"workload": ObjectLimit()}
     )

@@ -1,8 +1,9 @@
-"""A bounded cache whose space its owners share, so that none can evict what another needs.
+"""A bounded cache that owners share so that none can evict what another needs.
 
-What tenants write decides what is computed for them. One tenant with enough different objects would
-flush a cache of the last results, and each decision of the others would compute anew. Here an
-owner, usually a namespace, loses entries only while it has more than any other.
+Tenants decide by their objects what is computed for them. One tenant with enough different objects
+would flush a cache of the latest results, and every decision for the others would compute its
+results again. Here an owner, usually a namespace, loses entries only while it has more than any
+other.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ class _Entry(Generic[V]):
 class SharedCache(Generic[V]):
     """Values by key; the sizes of all entries add up to ``most`` at most.
 
-    An entry belongs to the owner that stored it, or to one that used it since and has less. If
-    there are too many, the owner with the most loses the entry that it used least recently.
+    An entry belongs to the owner that stored it, or to one that used it later and has less. If the
+    cache is full, the owner with the most loses the entry that it used least recently.
 
     >>> cache = SharedCache[int](most=4)
     >>> removed = cache.put("mine", 1, owner="a")
@@ -79,14 +80,14 @@ class SharedCache(Generic[V]):
     ) -> list[V]:
         """Store a value and return those that were removed to make space.
 
-        The entry itself stays, even if it is larger than the cache, and so do those of ``kept``.
+        The new entry stays, even if it is larger than the cache, and so do those of ``kept``.
         """
         self.discard(key)
         self._add(key, _Entry(value, owner, size), owner)
         return self._shrink(key, kept)
 
     def grow(self, key: Hashable, by: int) -> None:
-        """Add to the size of an entry; one that is not there any more is ignored."""
+        """Add to the size of an entry; an entry that is gone is ignored."""
         entry = self._entries.get(key)
         if entry is not None:
             entry.size += by
