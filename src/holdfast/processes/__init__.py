@@ -2,8 +2,7 @@
 
 Lives here: a module for each command that runs until it is stopped, the embedded ``cluster`` that
 has all of them in one process, and ``elected``, which works while it holds a Lease. May not live
-here: flags and texts for people (``cli``), and what a component does.
+here: flags and texts for people (``cli``), and the work of a component.
 
-Stands apart from ``runtime`` because it imports everything, and ``runtime`` is imported by
-everything.
+It is separate from ``runtime`` because it imports everything, and everything imports ``runtime``.
 """

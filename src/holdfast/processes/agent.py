@@ -1,4 +1,4 @@
-"""The process of ``holdfast agent``: the agent of one node, for any API server."""
+"""The process of ``holdfast agent``: the agent of one node, with any API server."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ HEALTH_CHECK_SECONDS = 0.5
 
 
 class AgentProcess:
-    """One node's agent with its connection. Containers outlive it, as those of a kubelet."""
+    """One node's agent with its connection. Containers outlive it, as with a kubelet."""
 
     def __init__(self, endpoint: Endpoint, settings: AgentSettings, clock: Clock) -> None:
         self._clock = clock
@@ -40,7 +40,7 @@ class AgentProcess:
 
     @property
     def problem(self) -> str:
-        """Why the agent does not work; "" if it does, or still waits for its API server."""
+        """Why the agent does not work; "" if it works, or still waits for its API server."""
         dead = self._agent.started and not self._agent.healthy
         return "the agent is not running" if dead else ""
 
@@ -84,7 +84,7 @@ class AgentProcess:
             stopped.cancel()
 
     async def close(self) -> None:
-        """Stop; containers go on and are found by the next agent."""
+        """Stop; containers keep running, and the next agent finds them."""
         self.stopping = True
         await self._agent.stop(stop_containers=False)
         await self._client.close()

@@ -18,9 +18,9 @@ from holdfast.runtime.settings import ClusterSettings
 READY, FAILED = "ready", "failed"
 _LONG_LINE = b"a line of 64 KiB or more"
 READY_SECONDS = 110.0
-"""How long the child may take to load its store and listen; below the limit of ``up --detach``."""
+"""The time a child may take to load its store and listen; below the limit of ``up --detach``."""
 EXIT_SECONDS = 5.0
-"""How long a child that has closed its output may take to exit."""
+"""The time a child may take to exit after it has closed its output."""
 STOP_SECONDS = 15.0
 """How long the child may take to stop before it is killed."""
 _SHOWN = 200

@@ -57,14 +57,14 @@ LIMITS = ServerLimits(
     other_body_bytes=64 * 1024 * 1024,
     user_body_bytes=4 * MAX_BODY_BYTES,
 )
-"""On all callers, and on each remote address; an API server waits for an answer for 5 s."""
+"""Limits for all callers and for each remote address; an API server waits 5 s for an answer."""
 _LETTERS = string.ascii_lowercase + string.digits
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class WebhookSettings:
-    """Where the webhook listens, and what it writes into pods."""
+    """The address of the webhook, and the values it writes into pods."""
 
     host: str
     port: int
@@ -72,11 +72,11 @@ class WebhookSettings:
     """Directory with ``tls.crt`` and ``tls.key``."""
     scheduler_name: str = ""
     client_authority: Path | None = None
-    """File of the authorities that sign certificates of callers; None: callers need none."""
+    """File of the CAs that sign the certificates of callers; None: callers need no certificate."""
 
 
 def make_certificates(directory: Path, hosts: list[str], now: float) -> None:
-    """Write the key and certificate of a new authority, whose own key is kept nowhere."""
+    """Write a key and a certificate of a new CA; the CA's key is not stored."""
     authority = make_authority("holdfast-webhook", now)
     server: KeyPair = make_server_certificate(authority, hosts, now)
     try:
@@ -148,7 +148,7 @@ class WebhookProcess:
                 self._repeats.log(log, logging.WARNING, line)
 
     async def _answer(self, incoming: web.BaseRequest) -> web.StreamResponse:
-        """Answer a request; health pages and metrics are answered whatever is in flight."""
+        """Answer a request; health pages and metrics do not count against the limits."""
         connection = incoming.protocol
         assert isinstance(connection, HttpConnection)
         with connection.handling(incoming):
@@ -222,7 +222,7 @@ class _CertificateFiles:
         contents = self._contents()
         if contents == self._read:
             return False
-        self._load()  # a new context: a wrong pair must not end up in the one in use
+        self._load()  # a new context: a wrong pair must not change the one in use
         self._load(self.context)
         self._read = contents
         return True
@@ -247,7 +247,7 @@ class _CertificateFiles:
         return context
 
     def _trust_clients(self, context: ssl.SSLContext) -> None:
-        """Verify client certificates; none is asked for by a probe of a kubelet."""
+        """Verify client certificates; a kubelet's probe has none."""
         if self._client_authority is None:
             return
         context.verify_mode = ssl.CERT_OPTIONAL
@@ -281,5 +281,5 @@ def _text(status: int, body: bytes) -> web.Response:
 
 
 def _random_name(entry: str) -> str:
-    """Return a name for a shadow: the pod has no name yet if it is to be generated."""
+    """Return a random name for a shadow: a pod with generateName has no name yet."""
     return f"{entry}-{''.join(secrets.choice(_LETTERS) for _ in range(10))}"

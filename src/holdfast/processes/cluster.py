@@ -1,7 +1,7 @@
 """The embedded cluster: an API server and the components that are its clients.
 
-``Components`` are the API clients: scheduler, controllers and nodes. ``Cluster`` is these and the
-API server (``embedded_server``), in one process or with the server in a child process.
+``Components`` are the API clients: scheduler, controllers and nodes. ``Cluster`` adds the API
+server (``embedded_server``), in the same process or in a child process.
 """
 # ruff: noqa: PLC0415 - a process imports either the server or the components, seldom both
 
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 ClientFor = Callable[[str], Client]
 """Returns the client of a component, by the component's user name."""
 ReportProgress = Callable[[str], None]
-"""Called with a text on the current step of a start."""
+"""Called with a text about the current step of a start."""
 HEALTH_CHECK_SECONDS = 0.5
 """How often to check whether every part is still running."""
 STOP_SECONDS, STOP_SECONDS_WITHOUT_SERVER = 15.0, 1.0
@@ -54,7 +54,7 @@ COMPONENT_STOP_SECONDS = STOP_SECONDS + DRAIN_SECONDS
 class Components:
     """Scheduler, controllers and nodes: clients of the API server.
 
-    Nodes are simulated together, but those in ``agents`` have an agent of their own, with this
+    Nodes are simulated together, except that each node in ``agents`` has its own agent, with this
     directory.
     """
 
@@ -110,7 +110,7 @@ class Components:
     async def start(self, report: ReportProgress = lambda _text: None) -> None:
         """Start the components, the nodes last: no pod runs before the controllers watch it.
 
-        Nodes in the store are kept whatever number is configured: pods may run on them.
+        Nodes in the store are kept, regardless of the configured number: pods may run on them.
         """
         from holdfast.node.agent.nodes import node_name
 
@@ -244,7 +244,7 @@ class Cluster:
 
     @property
     def driver_nodes(self) -> list[str]:
-        """The names of the nodes that have an agent of their own."""
+        """The names of the nodes that have their own agent."""
         return [agent.name for agent in self.components.agents] if self.components else []
 
     @property
@@ -267,7 +267,7 @@ class Cluster:
         return self.server is not None
 
     async def _while_server_runs(self, starting: Coroutine[Any, Any, None]) -> None:
-        """Await a start; raises HoldfastError if the server process ends or hangs meanwhile."""
+        """Await a start; raises HoldfastError if the server process ends or hangs before."""
         if self._child is None:
             return await starting
         work = asyncio.create_task(starting)
@@ -279,7 +279,7 @@ class Cluster:
             if work.done() and isinstance(work.exception(), Unavailable):
                 await asyncio.wait(
                     {ending}, timeout=STOP_SECONDS_WITHOUT_SERVER
-                )  # the cause, if it ended
+                )  # the cause, if the server ended
         finally:
             for task in (work, ending):
                 task.cancel()

@@ -1,4 +1,4 @@
-"""The controllers of ``holdfast controllers``, with a leader election of their own."""
+"""The controllers of ``holdfast controllers``, with their own leader election."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def default_settings(*, leader_elect: bool | None) -> ControllersProcessSettings
 def settings_of_configuration(
     configuration: Configuration, *, leader_elect: bool | None
 ) -> ControllersProcessSettings:
-    """Return the settings in a configuration of the scheduler, with a lease of our own name."""
+    """Return the settings in a configuration of the scheduler, with the name of our own lease."""
     # These import every plugin; without a configuration they are not needed.
     from holdfast.controllers.profile_settings import controller_settings  # noqa: PLC0415
     from holdfast.scheduling.configuration.reading import (  # noqa: PLC0415
@@ -57,7 +57,7 @@ def settings_of_configuration(
 
 
 class ControllersProcess(ElectedProcess):
-    """The controllers to run beside kube-controller-manager.
+    """The controllers to run in addition to kube-controller-manager.
 
     ``started`` is called when the informers have synced and the controllers run.
     """

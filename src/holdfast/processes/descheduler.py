@@ -1,4 +1,4 @@
-"""``holdfast descheduler``: the descheduler with a leader election of its own, or one cycle."""
+"""``holdfast descheduler``: the descheduler with its own leader election, or one cycle."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ class DeschedulerProcessSettings:
 
     configuration: DeschedulerConfiguration = field(default_factory=DeschedulerConfiguration)
     profiles: Mapping[str, Profile] = field(default_factory=default_profiles)
-    """Those of the scheduler, by which targets are predicted."""
+    """The profiles of the scheduler, with which targets are predicted."""
 
     def with_flags(self, *, leader_elect: bool | None, dry_run: bool) -> DeschedulerProcessSettings:
-        """Return the settings with flags, which come before the file."""
+        """Return the settings with flags, which take precedence over the file."""
         given = self.configuration
         election = given.leader_election
         if leader_elect is not None:
@@ -57,7 +57,7 @@ class DeschedulerProcessSettings:
 def load_settings(path: Path | None, *, required: bool = True) -> DeschedulerProcessSettings:
     """Return the settings in a file, which may also have the configuration of the scheduler.
 
-    Unless a DeschedulerConfiguration is ``required`` the file may be without one.
+    Without ``required``, the file may lack a DeschedulerConfiguration.
     """
     if path is None:
         return DeschedulerProcessSettings()

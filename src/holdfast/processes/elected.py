@@ -1,4 +1,4 @@
-"""A process that works while it holds a Lease: what ``scheduler`` and ``controllers`` share."""
+"""A process that works while it holds a Lease: base of ``scheduler`` and ``controllers``."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class ElectedProcess:
     name = ""
     """The user agent of the process."""
     subject = ""
-    """What fails, for error messages."""
+    """The subject of messages about a failure."""
 
     def __init__(
         self, endpoint: Endpoint, election: ElectionSettings, limits: RequestLimits, clock: Clock

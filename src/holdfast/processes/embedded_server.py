@@ -108,7 +108,7 @@ async def _listen(
     try:
         return await serve_https(server, settings.host, settings.port, credentials, settings.limits)
     except OSError as busy:
-        # A name that is not found has an error number of its own, below zero.
+        # A name that is not found has a separate error number, below zero.
         why = os.strerror(busy.errno) if busy.errno and busy.errno > 0 else busy.strerror
         raise Refused(
             f"cannot listen on {settings.host}:{settings.port} ({why}): choose another port with "
@@ -129,7 +129,7 @@ def _write_kubeconfig(credentials: Credentials, kubeconfig: Path, url: str) -> N
 
 
 def _url_for_clients(url: str) -> str:
-    """Return an address that clients can connect to, for one that listens on all interfaces.
+    """Return an address that clients can connect to, if the server listens on all interfaces.
 
     >>> _url_for_clients("https://0.0.0.0:6443"), _url_for_clients("https://10.0.0.1:6443")
     ('https://127.0.0.1:6443', 'https://10.0.0.1:6443')
