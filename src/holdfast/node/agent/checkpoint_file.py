@@ -1,7 +1,7 @@
-"""Files with what the pods of an agent use, for the next start of the agent.
+"""Files that record what the pods of an agent use, for the next start of the agent.
 
-The form is that of a kubelet: ``{"Data": "...", "Checksum": N}``, the checksum being the CRC-32 of
-the string ``Data``, which is JSON itself.
+The form is that of a kubelet: ``{"Data": "...", "Checksum": N}``, where the checksum is the CRC-32
+of the string ``Data``, which is JSON itself.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class _Envelope(msgspec.Struct):
 
 
 class CheckpointFile:
-    """A file with a checksum; ``snapshot`` returns what it should hold now."""
+    """A file with a checksum; ``snapshot`` returns the content to write now."""
 
     def __init__(self, path: Path, snapshot: Callable[[], bytes]) -> None:
         self._path = path
@@ -49,13 +49,13 @@ class CheckpointFile:
         return self._written < self._wanted
 
     async def save(self) -> None:
-        """Write the state of now; returns when it is on disk. Saves at one time share a write."""
+        """Write the current state; returns when it is on disk. Concurrent saves share a write."""
         self._wanted += 1
         wanted = self._wanted
         while self._written < wanted:
             if self._writing is None or self._writing.done():
                 self._writing = asyncio.create_task(self._write())
-            # A cancelled caller must not leave two writers behind, of which the older ends last.
+            # A cancelled caller must not leave two writers behind: the older one could end last.
             await asyncio.shield(self._writing)
 
     async def _write(self) -> None:

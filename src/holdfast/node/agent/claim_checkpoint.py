@@ -21,7 +21,7 @@ _KIND, _VERSION = "DRACheckpoint", "checkpoint.dra.kubelet.k8s.io/v1"
 
 @dataclass(slots=True)
 class DriverState:
-    """What one driver has for a claim."""
+    """The state of one driver for a claim."""
 
     devices: tuple[PreparedDevice, ...] = ()
     classic: bool = False
@@ -39,8 +39,8 @@ class ClaimInfoState:
     """Uids of the pods that use it here."""
     drivers: dict[str, DriverState] = field(default_factory=dict)
     allocation: tuple[str, ...] = ()
-    """The devices allocated when it was prepared, of a classic claim its driver; () if a kubelet
-    wrote the checkpoint."""
+    """The devices that were allocated when it was prepared, or the driver of a classic claim; () if
+    a kubelet wrote the checkpoint."""
     class_name: str = ""
     """The class of a classic claim."""
     prepared: bool = False
@@ -48,21 +48,21 @@ class ClaimInfoState:
 
     @property
     def classic(self) -> bool:
-        """Whether a resource driver has allocated it; then it has no other driver."""
+        """Whether a resource driver has allocated it; then this is its only driver."""
         return any(state.classic for state in self.drivers.values())
 
     @property
     def key(self) -> ClaimKey:
-        """Namespace, name and generation: at most one claim is prepared for these."""
+        """Namespace, name and generation; at most one claim is prepared for each key."""
         return self.namespace, self.name, self.classic
 
     @property
     def handles(self) -> dict[str, str]:
-        """What each driver's controller has left for its node part."""
+        """The data of each driver's controller for its node part."""
         return {driver: state.handle for driver, state in self.drivers.items()}
 
     def request(self, driver: str) -> DriverClaim:
-        """Return the claim as a driver is asked for it."""
+        """Return the claim as it is sent to a driver."""
         state = self.drivers[driver]
         return DriverClaim(self.namespace, self.name, self.uid, state.handle, state.devices)
 
@@ -88,7 +88,7 @@ class _Claim(msgspec.Struct):
     PodUIDs: dict[str, Any] | None = None
     DriverState: dict[str, _Driver] | None = None
     Allocation: list[str] = []
-    """Not a kubelet's, which ignores it."""
+    """A kubelet does not have this field and ignores it."""
     ClassName: str = ""
 
 

@@ -1,12 +1,12 @@
 """Claims of a node's pods: prepared by their drivers before a pod starts, unprepared after it.
 
-The rules are a kubelet's. Unlike one, the cache is searched by uid, so that a pod can never release
-a claim that it does not use; calls for one claim never overlap; and a retry replaces the devices of
-an earlier attempt.
+The rules are a kubelet's, with three differences. The cache is searched by uid, so that a pod can
+never release a claim that it does not use; calls for one claim never overlap; and a retry replaces
+the devices of an earlier attempt.
 
-The agent and its drivers may be killed at any point. So what is about to happen is on disk before a
-driver is called, a call may be repeated, and "prepared" is not stored: after a restart every driver
-is asked again. The checkpoint itself may be lost (``--reset-checkpoint``). A pod that was found
+The agent and its drivers may be killed at any point. So the next step is on disk before a driver is
+called, a call may be repeated, and "prepared" is not stored: after a restart every driver is called
+again. The checkpoint itself may be lost (``--reset-checkpoint``). In the past, a pod that was found
 running then counted as prepared, and its claims were never unprepared. ``resume`` compares the
 claims of such pods with the checkpoint and reads what is missing from the API.
 """
@@ -60,7 +60,7 @@ log = logging.getLogger(__name__)
 
 RECONCILE_SECONDS = 60.0
 RESTORED_SECONDS = 1.0
-"""How often claims of before a restart are looked at until they are prepared again."""
+"""How often the claims from before a restart are checked until they are prepared again."""
 
 ActivePods = Callable[[], Collection[str] | None]
 """Uids of the pods that are not terminated on the node; None while they are not known yet."""
@@ -70,13 +70,13 @@ NeedsDriver = Callable[[str], bool]
 """Whether a pod needs a driver to be called."""
 
 _DriverKey = tuple[str, bool]
-"""Name of a driver, and whether it is called as a classic one."""
+"""Name of a driver, and whether to call it as a classic driver."""
 
 
 class ClaimManager:
     """Implements ``DeviceProvider`` with the DRA drivers of one node.
 
-    ``keep_slices``: those on the node at the start may be written by hand and stay.
+    ``keep_slices``: the slices of the node at the start are kept; they may be written by hand.
     ``call_seconds`` is the deadline of a call to a driver. Raises BadConfiguration if the
     checkpoint is damaged, unless it is to be reset.
     """
@@ -106,13 +106,13 @@ class ClaimManager:
         self._drivers = DraPlugins(self._slices.usable_changed, call_seconds=call_seconds)
         self._locks: WeakValueDictionary[ClaimKey, asyncio.Lock] = WeakValueDictionary()
         self._forgotten: dict[str, tuple[Pod, NeedsDriver]] = {}
-        """Pods by uid that have claims of which the checkpoint knew nothing."""
+        """Pods, by uid, whose claims were missing in the checkpoint."""
         self._resumed = asyncio.Event()
         """Set when such a pod was found."""
 
     @property
     def handlers(self) -> Mapping[str, PluginHandler]:
-        """What the plugin registry needs to register drivers here."""
+        """The handlers with which the plugin registry registers drivers here."""
         return {DRA_PLUGIN: self._drivers, CLASSIC_PLUGIN: self._drivers}
 
     @property
@@ -121,7 +121,7 @@ class ClaimManager:
         return self._drivers.busy or self._file.busy
 
     async def run(self) -> None:
-        """Delete slices of absent drivers and release what no pod uses, until cancelled."""
+        """Delete slices of absent drivers and release claims that no pod uses, until cancelled."""
         try:
             async with asyncio.TaskGroup() as tasks:
                 if not self._keep_slices:
@@ -156,7 +156,7 @@ class ClaimManager:
         return ContainerDevices(cdi_devices=tuple(dict.fromkeys(cdi_names)))
 
     def resume(self, pod: Pod, needs_driver: NeedsDriver = lambda _driver: True) -> None:
-        """Take up a pod that an earlier agent has started, also if its checkpoint is lost."""
+        """Take over a pod that an earlier agent has started, even if its checkpoint is lost."""
         try:
             needed = {each.key(pod) for each in needed_claims(pod) if each.used}
         except InvalidEntries:
@@ -177,7 +177,7 @@ class ClaimManager:
         await self._unprepare(pod.uid)
 
     async def _prepare(self, pod: Pod, needed: Sequence[NeededClaim]) -> None:
-        """Check everything first: what fails before a driver was called leaves no trace."""
+        """Check everything first: a failure before the first call to a driver leaves no trace."""
         live = [(each, await self._live.usable(pod, each)) for each in needed]
         used = [claim for each, claim in live if each.used]
         fresh = [claim_info_of(claim) for claim in used]
@@ -202,7 +202,7 @@ class ClaimManager:
         endpoints: Mapping[_DriverKey, DriverEndpoint],
         pod: Pod | None = None,
     ) -> None:
-        """Prepare claims with all their drivers: structured ones in one call, classic each."""
+        """Call the drivers: once for all structured claims, once for each classic claim."""
         if not waiting:
             return
         for (driver, classic), claims in sorted(waiting.items(), key=lambda each: each[0]):
@@ -229,8 +229,8 @@ class ClaimManager:
     async def _prepare_restored(self) -> None:
         """Prepare the claims of running pods again after a restart, when their drivers are there.
 
-        The pods do not wait for it: they have their devices. Claims of pods that were removed
-        meanwhile are released.
+        The pods do not wait for it: they have their devices. If the pods were removed since, their
+        claims are released.
         """
         waiting = set(self._claims)
         while True:
@@ -250,7 +250,7 @@ class ClaimManager:
     async def _recall(self, pod_uid: str) -> set[str]:
         """Record the claims of a pod that runs without a checkpoint; return their uids.
 
-        A claim that the pod may not use any more is not its claim.
+        A claim that the pod may no longer use is left out.
         """
         if pod_uid not in self._forgotten:
             return set()
@@ -270,7 +270,7 @@ class ClaimManager:
         return {claim.uid for claim in claims}
 
     async def _restored(self, uid: str) -> bool:
-        """Release a claim if its pods are gone, else prepare it again; return if that is done."""
+        """Release a claim if its pods are gone, else prepare it again; return if it is done."""
         claim, active = self._claims.get(uid), self._active_pods()
         if claim is None or active is None:
             return claim is None
@@ -278,7 +278,7 @@ class ClaimManager:
             for pod in sorted(claim.pods.difference(active)):
                 await self._unprepare(pod)
             async with self._held([claim.key]):
-                released = self._claims.get(uid) is not claim  # meanwhile
+                released = self._claims.get(uid) is not claim  # since then
                 if released or claim.prepared or claim.pods.isdisjoint(active):
                     return True
                 endpoints = self._endpoints([claim])
@@ -295,7 +295,7 @@ class ClaimManager:
         return True
 
     async def _renew_handle(self, claim: ClaimInfoState) -> None:
-        """Take the handle of a classic claim from the API: its driver may have changed it."""
+        """Read the handle of a classic claim from the API: its driver may have changed it."""
         for state in claim.drivers.values():
             if state.classic and (handle := await self._live.current_handle(claim)) is not None:
                 state.handle = handle
@@ -303,8 +303,8 @@ class ClaimManager:
     async def _release_older(self, pod: Pod, claim: AnyClaim) -> None:
         """Unprepare what is left of a classic claim of the same name or of an older allocation.
 
-        Its pods must have ended: those that a claim is no longer reserved for, unless the agent has
-        yet to stop them.
+        Its pods must have ended: the claim is no longer reserved for them, and the agent has
+        stopped them.
         """
         if isinstance(claim, ResourceClaim):
             return
@@ -347,7 +347,7 @@ class ClaimManager:
         return waiting
 
     def _known(self, fresh: ClaimInfoState) -> tuple[ClaimInfoState, ClaimInfoState]:
-        """Return the state to use, which is cached or else the fresh one, and the fresh one."""
+        """Return the state to use (the cached one, else the fresh one), and the fresh state."""
         for cached in self._claims.values():
             if cached.key != fresh.key:
                 continue
@@ -380,12 +380,12 @@ class ClaimManager:
         last = []
         for claim in claims:
             if claim.uid not in self._claims or pod_uid not in claim.pods:
-                continue  # another task released it meanwhile
+                continue  # another task has released it
             if claim.pods != {pod_uid}:
                 claim.pods.remove(pod_uid)
                 continue
             last.append(claim)
-            # From now on its state at the driver is not known.
+            # From now on its state at the driver is unknown.
             claim.prepared = False
             for driver, state in claim.drivers.items():
                 batches[driver, state.classic].append(claim)

@@ -32,7 +32,7 @@ class NeededClaim:
     """Whether it was made for this pod, which must then be its owner."""
     classic: bool = False
     used: bool = True
-    """Whether a container uses it, so that it is prepared; of structured claims all are."""
+    """Whether a container uses it, so that it is prepared; structured claims always are."""
 
     def key(self, pod: Pod) -> ClaimKey:
         """Return the key of the claim in the pod's namespace."""
@@ -100,7 +100,7 @@ def unready_reason(pod: Pod, claim_of: FindClaim) -> str:
 
 
 def not_created(needed: NeededClaim) -> str:
-    """Return the reason for a claim that its controller has yet to create."""
+    """Return the reason for a claim that its controller has not created yet."""
     return f"the ResourceClaim for {needed.entry} was not created yet"
 
 

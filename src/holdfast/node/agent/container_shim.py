@@ -6,12 +6,12 @@ only the standard library, and not Holdfast: it must start in milliseconds.
 
 The process of a container has the same user and may do anything to this program. So the state is
 written before the first instruction of the process, which may stop or kill its parent. This program
-is a child subreaper, and so the parent of every descendant. Otherwise a daemon could run on after
-its container, with devices that are unprepared.
+is a child subreaper, and so the parent of every descendant. Otherwise a daemon could keep running
+after its container, with devices that are unprepared.
 
 Standard input is one JSON object (see ``ProcessRuntime``). One line on standard output says that
-the process was started, or why not. SIGTERM is passed on to the process and its group; SIGUSR1
-kills all of them. The file descriptor ``lock`` stays locked as long as this program runs.
+the process was started, or why it was not. SIGTERM is passed on to the process and its group;
+SIGUSR1 kills all of them. The file descriptor ``lock`` stays locked as long as this program runs.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ def main() -> None:
         "started_at": time.time(), "attempt": config["attempt"],
     }  # fmt: skip
     try:
-        # Before the first instruction of the process, which may do anything to its parent.
+        # Before the first instruction of the process, because it may do anything to its parent.
         _write_json(config["state"], state)
         log = ContainerLog(config["log"], config["log_bytes"])
         problem = process.run()
@@ -153,7 +153,7 @@ class _Process:
         os.close(fail_write)
 
     def run(self) -> str:
-        """Let it run its command; return why it cannot, or ""."""
+        """Let the process run its command; return why it cannot, or ""."""
         os.write(self._go, b"1")
         os.close(self._go)
         with os.fdopen(self._failure, "rb") as failure:
@@ -164,7 +164,7 @@ class _Process:
 
 
 def _execute(config: dict[str, Any], out: int, err: int) -> str:
-    """Become the command; return why that is not possible."""
+    """Replace this process by the command; return why that is not possible."""
     try:
         os.setsid()
         for number in (signal.SIGINT, signal.SIGHUP, signal.SIGPIPE, signal.SIGXFSZ):

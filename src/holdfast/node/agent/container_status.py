@@ -26,14 +26,14 @@ from holdfast.node.agent.status_patches import (
 )
 
 DEVICE_EDITS = "holdfast.dev/device-edits"
+"""The annotation with the device edits of each container, as JSON by container."""
 LONGEST_EDITS = 64 * 1024
-"""A quarter of what all annotations of an object may have."""
-"""The annotation with what containers get for their devices, as JSON by container."""
+"""A quarter of the size that all annotations of an object may have."""
 
 
 @dataclass(frozen=True, slots=True)
 class PodState:
-    """The state of a pod beside its containers."""
+    """The state of a pod without its containers."""
 
     pod_ip: str
     host_ip: str
@@ -41,7 +41,7 @@ class PodState:
     sandbox: bool = True
     """Whether its devices are prepared, so that containers may start."""
     problem: str = ""
-    """Why not."""
+    """Why they are not prepared."""
     phase: str = ""
     """Its last phase; "": not ended."""
     reason: str = ""
@@ -86,8 +86,8 @@ def pod_status(
     if init:
         status["initContainerStatuses"] = init
     if ended and state.reason and all(r.attempt < 0 and r.exit is None for r in records):
-        # As of any pod that its node does not take: kubectl would show the state of a container
-        # instead of the reason.
+        # As for any pod that its node rejects: kubectl would show the state of a container instead
+        # of the reason.
         status |= dict.fromkeys(CONTAINER_STATUSES)
     if state.sandbox:
         address = state.host_ip if pod.spec.host_network else state.pod_ip
@@ -102,7 +102,7 @@ def pod_status(
 
 
 def shown_edits(edits: Mapping[str, dict[str, Any]]) -> str:
-    """Return edits as an annotation; of too many only the numbers, so that they can be stored.
+    """Return edits as an annotation; too large ones as their numbers, so that they can be stored.
 
     >>> shown_edits({"c": {"env": {"A": "x" * 70_000}}})
     '{"c":{"env":"1 entries, too long to be shown"}}'

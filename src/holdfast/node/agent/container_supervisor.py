@@ -16,7 +16,7 @@ from holdfast.node.agent.runtime import ContainerConfig, NotStarted, RunningCont
 from holdfast.runtime.errors import HoldfastError
 
 LEAST_GRACE_SECONDS = 2.0
-"""What a container has to end after its preStop hook has used up the grace period."""
+"""The time a container has to end if its preStop hook has used up the grace period."""
 
 
 class ContainerSupervisor:
@@ -30,7 +30,7 @@ class ContainerSupervisor:
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def find(self, pod: NodePod, record: ContainerRecord, started_at: float | None) -> None:
-        """Continue with what an earlier agent started of a container."""
+        """Continue with a container that an earlier agent started, if any."""
         config = ContainerConfig(
             pod, record.name, max(record.attempt, 0), completes=record.role is Role.INIT
         )

@@ -39,7 +39,7 @@ class _Allocation:
     resource: str
     devices: tuple[str, ...]
     response: messages.ContainerAllocateResponse | None = None
-    """None while the plugin is being asked."""
+    """None while the plugin is being called."""
 
 
 class _Entry(msgspec.Struct):
@@ -47,7 +47,7 @@ class _Entry(msgspec.Struct):
     ContainerName: str
     ResourceName: str
     DeviceIDs: dict[str, list[str]]
-    """By NUMA node; all under -1, topology is not used."""
+    """By NUMA node; all are under -1, because topology is not used."""
     AllocResp: bytes
 
 
@@ -59,9 +59,9 @@ class _Checkpoint(msgspec.Struct):
 class DeviceManager:
     """Implements ``DeviceProvider`` with the device plugins of one node.
 
-    ``counts_changed`` is told the devices of all resources, for the node's capacity and
-    allocatable. ``active_pods`` returns the uids of the pods that are not terminated; None while
-    they are not known yet. Raises BadConfiguration if the checkpoint is damaged.
+    ``counts_changed`` gets the devices of all resources, for the node's capacity and allocatable.
+    ``active_pods`` returns the uids of the pods that are not terminated; None while they are not
+    known yet. Raises BadConfiguration if the checkpoint is damaged.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class DeviceManager:
 
     @property
     def handlers(self) -> Mapping[str, PluginHandler]:
-        """What the plugin registry needs to register device plugins here."""
+        """The handlers with which the plugin registry registers device plugins here."""
         return {DEVICE_PLUGIN: self._plugins}
 
     @property
@@ -110,7 +110,7 @@ class DeviceManager:
     async def prepare(self, pod: Pod) -> None:
         """Choose and allocate the devices of a pod's containers; raise NotPrepared.
 
-        A pod without enough devices has failed for good: a scheduler would not have sent it here.
+        A pod without enough devices has failed for good: no scheduler would place it here.
         """
         before = len(self._allocations)
         try:
@@ -119,7 +119,7 @@ class DeviceManager:
                 for resource, amount in self._wanted(pod, container):
                     free = reusable.setdefault(resource, set())
                     used = await self._allocate(pod.uid, container.name, resource, amount, free)
-                    # What an init container had is free again for those after it.
+                    # The devices of an init container are free again for later containers.
                     reusable[resource] = free.union(used) if ends else free.difference(used)
             if len(self._allocations) != before:
                 await self._file.save()
@@ -131,7 +131,7 @@ class DeviceManager:
             ) from error
 
     def container_devices(self, pod: Pod, container: str) -> ContainerDevices:
-        """Return what the plugins answered for a container; the first of two equal keys counts."""
+        """Return the plugins' answers for a container; of two equal keys the first counts."""
         env: dict[str, str] = {}
         annotations: dict[str, str] = {}
         cdi: list[str] = []
@@ -151,7 +151,7 @@ class DeviceManager:
         )  # fmt: skip
 
     def resume(self, pod: Pod) -> None:
-        """Do nothing: only the checkpoint knows which devices a container has."""
+        """Do nothing: only the checkpoint records which devices a container has."""
 
     async def before_start(self, pod: Pod, container: str) -> None:
         """Tell plugins that ask for it that a container starts; raise NotPrepared."""
@@ -169,9 +169,9 @@ class DeviceManager:
             await self._save_quietly()
 
     def _wanted(self, pod: Pod, container: Container) -> Iterator[tuple[str, int]]:
-        """List the resources of device plugins that a container requests and has not yet.
+        """List the resources of device plugins that a container requests and does not have yet.
 
-        Those that a claim serves (KEP-5004) are the business of its driver.
+        Resources that a claim serves (KEP-5004) are left to its driver.
         """
         special = pod.status.extended_resource_claim_status
         served = {
@@ -280,7 +280,7 @@ def _restored(entry: _Entry) -> _Allocation:
 
 
 def _containers(pod: Pod) -> Iterator[tuple[Container, bool]]:
-    """List containers in the order of their start; whether each ends before the next starts."""
+    """List containers in order of their start, and whether each ends before the next starts."""
     for container in pod.spec.init_containers:
         yield container, container.restart_policy != "Always"
     for container in pod.spec.containers:

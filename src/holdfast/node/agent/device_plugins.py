@@ -61,9 +61,9 @@ class DevicePlugin:
         self.resource = resource
         self.path = path
         self.options: messages.DevicePluginOptions | None = None
-        """None: it was not asked yet."""
+        """None: the plugin was not asked yet."""
         self.calls = 0
-        """Calls under way, the stream of devices not counted."""
+        """Calls in progress, without the stream of devices."""
         self._channel = open_channel(path)
         self._stub = DevicePluginStub(self._channel)
 
@@ -74,7 +74,7 @@ class DevicePlugin:
             self.options = await self._call(options, messages.Empty(), CONNECT_SECONDS, wait=True)
 
     async def follow(self, changed: Callable[[Mapping[str, bool]], None]) -> str:
-        """Tell which devices there are and whether each is healthy; return why it ended."""
+        """Report devices and their health until the stream ends; return why it ended."""
         try:
             async for response in self._stub.ListAndWatch(messages.Empty()):
                 if response is None:  # what grpc returns for bytes that it cannot read
@@ -101,7 +101,7 @@ class DevicePlugin:
         return list(responses[0].deviceIDs) if responses else ()
 
     async def allocate(self, devices: Sequence[str]) -> messages.ContainerAllocateResponse:
-        """Return what a container needs to use devices; raises CallFailed."""
+        """Return what a container needs to use its devices; raises CallFailed."""
         wanted = messages.ContainerAllocateRequest(devices_ids=devices)
         request = messages.AllocateRequest(container_requests=[wanted])
         response = await self._call(self._stub.Allocate, request)
@@ -111,13 +111,13 @@ class DevicePlugin:
         return answer
 
     async def before_start(self, devices: Sequence[str]) -> None:
-        """Tell a plugin that asked for it that a container with devices starts."""
+        """Notify a plugin that requires it that a container with devices starts."""
         if self.options is not None and self.options.pre_start_required:
             request = messages.PreStartContainerRequest(devices_ids=devices)
             await self._call(self._stub.PreStartContainer, request, PRE_START_SECONDS)
 
     async def close(self, grace: float | None = None) -> None:
-        """Close the channel; calls under way have ``grace`` seconds to end."""
+        """Close the channel; running calls have ``grace`` seconds to end."""
         await self._channel.close(grace)
 
     async def _call(
@@ -139,7 +139,7 @@ class DevicePlugin:
 
 @dataclass(slots=True)
 class PluginResource:
-    """A resource of a device plugin that is there, or was lately."""
+    """A resource of a device plugin that is registered, or was until recently."""
 
     devices: dict[str, bool] = field(default_factory=dict)
     """Whether each device is healthy."""
@@ -155,8 +155,8 @@ class DevicePlugins(RegistrationServicer):
     """Serves Registration on ``kubelet.sock`` and follows the plugins that register.
 
     Raises Refused if a kubelet or another agent serves there: its plugins would lose it.
-    ``changed`` is told the devices of all resources whenever one changed; one whose plugin is gone
-    for good has none. ``known`` are resources of before a restart.
+    ``changed`` gets the devices of all resources whenever one changes; a resource whose plugin is
+    gone for good has none. ``known`` are the resources from before a restart.
     """
 
     def __init__(
@@ -177,7 +177,7 @@ class DevicePlugins(RegistrationServicer):
         self._changed = changed
         self._server: grpc.aio.Server | None = None
         self._tasks: dict[str, asyncio.Task[None]] = {}
-        """By resource: following its plugin, or waiting to forget it."""
+        """By resource: the task that follows its plugin, or that waits to forget the resource."""
         self._closing: set[asyncio.Task[None]] = set()
         self._forgotten: set[str] = set()
 
@@ -187,7 +187,7 @@ class DevicePlugins(RegistrationServicer):
         return any(each.plugin and each.plugin.calls for each in self.resources.values())
 
     async def start(self) -> None:
-        """Serve Registration; sockets of before are removed, so that plugins register again."""
+        """Serve Registration; old sockets are removed, so that plugins register again."""
         self._directory.mkdir(parents=True, exist_ok=True)
         for path in self._directory.iterdir():
             with suppress(FileNotFoundError):
@@ -220,7 +220,7 @@ class DevicePlugins(RegistrationServicer):
             await self._server.stop(None)
 
     async def Register(self, request: messages.RegisterRequest, context: Any) -> messages.Empty:
-        """Register a plugin that calls ``kubelet.sock``: it is asked back before the answer."""
+        """Register a plugin that calls ``kubelet.sock``; it is called before the response."""
         name, endpoint = request.resource_name, PurePosixPath(request.endpoint)
         if not request.endpoint or endpoint.is_absolute() or ".." in endpoint.parts:
             why = f"the endpoint {request.endpoint!r} is not the name of a socket beside this one"
@@ -252,7 +252,7 @@ class DevicePlugins(RegistrationServicer):
             self._disconnect(plugin.name, resource.plugin)
 
     def _add(self, plugin: DevicePlugin) -> None:
-        """Follow a plugin from now on; one that had its resource before is left."""
+        """Follow a plugin from now on; stop following an earlier plugin of its resource."""
         resource = self.resources.setdefault(plugin.resource, PluginResource())
         if resource.plugin is not None:
             self._close(resource.plugin)

@@ -1,4 +1,4 @@
-"""Calls to one endpoint of a DRA driver, in the version of the API that it speaks."""
+"""Calls to one endpoint of a DRA driver, in the API version that it supports."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class PreparedDevice:
 
     cdi_devices: tuple[str, ...] = ()
     request_names: tuple[str, ...] = ()
-    """Requests of the claim that it is for; all when empty."""
+    """The requests of the claim that the device serves; all when empty."""
     pool: str = ""
     device: str = ""
     share_id: str | None = None
@@ -44,9 +44,9 @@ class DriverClaim:
     name: str
     uid: str
     handle: str = ""
-    """What the driver's controller left in the allocation; classic DRA only."""
+    """The data of the driver's controller in the allocation; classic DRA only."""
     devices: tuple[PreparedDevice, ...] = ()
-    """What prepare answered; classic drivers get the CDI names back."""
+    """The result of prepare; classic drivers get the CDI names back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +147,7 @@ class DriverEndpoint:
         self.channel = open_channel(path)
         self.connected = False
         self.calls = 0
-        """Calls under way."""
+        """Calls in progress."""
         self._service = SERVICES[service](self.channel)
         self._seconds = seconds
 

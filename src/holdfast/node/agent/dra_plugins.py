@@ -1,6 +1,6 @@
 """The DRA drivers that are registered on a node, and the slices of those that are gone.
 
-A driver may have several endpoints: while it is replaced, the old and the new one are there.
+A driver may have several endpoints: while it is replaced, the old and the new one exist.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class NotRegistered(HoldfastError):
 class DraPlugins:
     """Handles plugins of the types ``DRAPlugin`` and ``ResourcePlugin``.
 
-    ``usable_changed`` is told whenever the endpoints of a driver of structured DRA change, and
+    ``usable_changed`` is called whenever the endpoints of a driver of structured DRA change, with
     whether one of them is connected.
     """
 
@@ -85,10 +85,10 @@ class DraPlugins:
         self._tell(endpoint)
 
     def deregister(self, plugin: PluginInfo) -> None:
-        """Use an endpoint no longer; calls under way are not cut off."""
+        """Stop using an endpoint; running calls are not cut off."""
         for service in chosen_services(plugin):
             endpoints = self._drivers.get((plugin.name, service == CLASSIC), ())
-            # A restarted classic driver may have registered the same path again: the first goes.
+            # A restarted classic driver may have registered the same path again: remove the first.
             if endpoint := next((each for each in endpoints if each.path == plugin.endpoint), None):
                 self._remove(endpoint)
 
@@ -104,7 +104,7 @@ class DraPlugins:
         self._tell(endpoint)
 
     async def close(self) -> None:
-        """Close all channels; calls under way fail."""
+        """Close all channels; running calls fail."""
         tasks = list(self._tasks.values())
         for task in (*tasks, *self._closing):
             task.cancel()
@@ -133,7 +133,7 @@ class DraPlugins:
 
 
 def chosen_services(plugin: PluginInfo) -> tuple[str, ...]:
-    """Return the first service in the plugin's order that the agent knows, and the classic one.
+    """Return the first service in the plugin's order that the agent supports, and the classic one.
 
     Classic drivers name versions of registration rather than services: any 1.x.
     """
@@ -153,7 +153,7 @@ def chosen_services(plugin: PluginInfo) -> tuple[str, ...]:
 
 
 class DriverSlices:
-    """Deletes slices of one node: all when the agent starts, later those of drivers gone 30 s."""
+    """Deletes slices of one node: all at the start, later those of drivers absent for 30 s."""
 
     def __init__(self, client: Client, node: str, clock: Clock) -> None:
         self._client = client
@@ -189,7 +189,7 @@ class DriverSlices:
         del self._pending[driver]
 
     async def _delete(self, driver: str) -> None:
-        """Delete until it succeeded, as often as it takes."""
+        """Retry the deletion until it succeeds."""
         selector = f"spec.nodeName={self._node}" + (f",spec.driver={driver}" if driver else "")
         failures = 0
         while True:

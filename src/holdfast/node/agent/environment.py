@@ -1,4 +1,4 @@
-"""The environment of a container: variables, references to them, and where values are read."""
+"""The environment of a container: its variables, and the values that they refer to."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ async def _from_source(pod: NodePod, source: EnvFromSource, read: ReadData) -> d
 async def _referred(
     pod: NodePod, variable: EnvVar, source: EnvSource, read: ReadData
 ) -> str | None:
-    """Return a value by reference; None if it is optional and missing."""
+    """Return the value of a reference; None if it is optional and missing."""
     if source.field_ref is not None:
         return pod_field(pod, source.field_ref.field_path)
     for resource, selector in (

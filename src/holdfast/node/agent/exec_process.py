@@ -1,4 +1,4 @@
-"""Commands that run beside a container's process: probes, hooks, ``kubectl exec``."""
+"""Commands that run in addition to a container's process: probes, hooks, ``kubectl exec``."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from holdfast.node.agent.runtime import NotRunning
 
 CHUNK = 64 * 1024
 MARK = "HOLDFAST_EXEC"
-"""The variable by which processes are known that were started beside a container."""
+"""The environment variable that marks such commands."""
 _KILL_ROUNDS = 100
 
 
 def kill_marked(mark: str) -> None:
-    """Kill all processes whose mark begins so, also those in sessions of their own. Blocks."""
+    """Kill all processes whose mark has this prefix, in whatever session. Blocks."""
     wanted = f"\0{MARK}={mark}".encode()
     for _ in range(_KILL_ROUNDS):
         pids = [pid for pid in os.listdir("/proc") if pid.isdigit() and wanted in _environ(pid)]
@@ -45,7 +45,7 @@ def _environ(pid: str) -> bytes:
 
 
 class LocalExec:
-    """A local process in a session of its own, with pipes or a terminal."""
+    """A local process in a new session, with pipes or a terminal."""
 
     def __init__(
         self,
@@ -139,7 +139,7 @@ class LocalExec:
         """Kill it and its children; close its terminal."""
         with suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
-        # asyncio closes it when all pipes have ended, which a stopping loop does not wait for.
+        # asyncio closes it when all pipes have ended; a stopping loop does not wait for that.
         self._pipes.close()
         if self._terminal is not None:
             main, _, transport = self._terminal
@@ -151,7 +151,7 @@ class LocalExec:
 async def _start(
     command: tuple[str, ...], env: Mapping[str, str], cwd: Path, streams: tuple[int, int, int]
 ) -> tuple[Process, asyncio.SubprocessTransport]:
-    """Start a process in a session of its own; return it with the transport of its pipes."""
+    """Start a process in a new session; return it with the transport of its pipes."""
     loop = asyncio.get_running_loop()
     stdin, stdout, stderr = streams
     transport, protocol = await loop.subprocess_exec(

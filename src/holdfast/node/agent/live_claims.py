@@ -29,13 +29,13 @@ class NeverUsable(HoldfastError):
 
 
 def not_prepared(error: Exception) -> NotPrepared:
-    """Return the failure of a pod whose claims cannot be prepared."""
+    """Return the error for a pod whose claims cannot be prepared."""
     never = isinstance(error, NeverUsable | InvalidEntries)
     return NotPrepared(failed_prepare(error), permanent=never)
 
 
 class LiveClaims:
-    """Reads claims of both generations; finds the group of classic ones unless it is given."""
+    """Reads claims of both generations; finds the group of classic ones if none is given."""
 
     def __init__(self, client: Client, classic: ClassicClaimResource | None = None) -> None:
         self._client = client

@@ -47,30 +47,30 @@ ADDRESS = "127.0.0.1"
 """The address of nodes with an agent: they are on this machine."""
 DIRECTORIES = (REGISTRY_DIRECTORY, PLUGINS_DIRECTORY, DEVICE_PLUGINS_DIRECTORY, "cdi", "pods")
 CDI_DIRECTORIES = (Path("/etc/cdi"), Path("/var/run/cdi"))
-"""Where drivers put CDI files by default; those in the node's own directory take precedence."""
+"""Where drivers put CDI files by default; files in the node's own directory take precedence."""
 _SOCKET_NAME_BYTES = 24
-"""What the name of a driver's registration socket is assumed to take."""
+"""The assumed length of the name of a driver's registration socket."""
 NODE_BACKOFF = Backoff(first=0.5, limit=10.0)
 WORKER_RETRY_SECONDS = 10.0
-"""The delay before a pod is taken up again whose worker has failed."""
+"""The delay before a pod whose worker has failed gets a new worker."""
 STOP_GRACE_SECONDS = 5.0
-"""What containers have to end when the embedded cluster is stopped."""
+"""The time containers have to end when the embedded cluster is stopped."""
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class NodeIdentity:
-    """What an agent registers its node as."""
+    """The identity under which an agent registers its node."""
 
     name: str
     directory: Path
     ordinal: int = 1
     shape: NodeShape = field(default_factory=NodeShape)
     agent: str = EMBEDDED
-    """The value of the label by which other agents know whose node it is."""
+    """The value of the label that tells other agents which agent runs the node."""
     client_authority: Path | None = None
-    """The certificate authority of the cluster's clients, of which the API server is one."""
+    """The certificate authority of the cluster's clients; the API server is one of them."""
 
 
 class NodeAgent:
@@ -111,7 +111,7 @@ class NodeAgent:
         self._device_counts: Mapping[str, DeviceCount] = {}
         self._failed = False
         self._waits = False
-        """Whether it was logged that the node waits to be registered."""
+        """Whether the log already says that the node waits to be registered."""
         self._server: KubeletServer | None = None
         self._devices = NodePlugins(
             client, self.name, identity.directory, clock, active_pods=self._active_uids,
@@ -133,7 +133,7 @@ class NodeAgent:
 
     @property
     def started(self) -> bool:
-        """Whether the node is registered and its pods are taken up."""
+        """Whether the node is registered and its pods have workers."""
         return bool(self._tasks)
 
     @property
@@ -260,7 +260,7 @@ class NodeAgent:
             await self._leases.add(node)
         await self._repair_certificate(node)
         if self._failed:
-            await self._remove_leftovers()  # of pods that were removed meanwhile
+            await self._remove_leftovers()  # of pods that were removed since
             self._failed = False
             for pod in self._pods.cache.values():
                 self._pod_changed("added", None, pod)
@@ -271,7 +271,7 @@ class NodeAgent:
             await self._patch_status(patch)
 
     async def _repair_certificate(self, node: AgentNode) -> None:
-        """Write the certificate again if another client changed it: no log could be read."""
+        """Write the certificate again if another client changed it: logs depend on it."""
         wanted = self._certificate or None
         if node.metadata.annotations.get(CERTIFICATE_ANNOTATION) != wanted:
             metadata = {"annotations": {CERTIFICATE_ANNOTATION: wanted}}
@@ -296,7 +296,7 @@ class NodeAgent:
         return known | set(self._running)
 
     async def _remove_leftovers(self) -> None:
-        """Kill what an earlier agent left of pods that are gone, or that use another runtime."""
+        """Kill an earlier agent's processes of pods that are gone or use another runtime."""
         pods = {pod.uid: pod for pod in self._pods.cache.values()}
         for runtime in self.services.runtimes.all:
             for uid in await runtime.known_pods():
@@ -323,7 +323,7 @@ class NodeAgent:
         task.add_done_callback(lambda _task: self._running.pop(uid, None))
 
     async def _work(self, worker: PodWorker) -> None:
-        """Run a worker to its end; after a defect take the pod up again."""
+        """Run a worker to its end; after a defect start another one for the pod."""
         try:
             await worker.run()
         except Exception:
@@ -347,7 +347,7 @@ class NodeAgent:
 
 
 def _resource_patch(node: AgentNode, counts: Mapping[str, DeviceCount]) -> dict[str, Any]:
-    """Return what device plugins change in a node's capacity and allocatable."""
+    """Return the changes of a node's capacity and allocatable by device plugins."""
     patch: dict[str, Any] = {}
     for name, known, wanted in (
         ("capacity", node.status.capacity, {k: str(c.capacity) for k, c in counts.items()}),

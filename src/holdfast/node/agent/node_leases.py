@@ -1,8 +1,9 @@
 """Renew the leases of the nodes of an agent, evenly distributed over the interval.
 
 After a restart under load the leases of 5,000 nodes were older than the grace period: each lease
-was read before it was renewed, and the time that slow renewals took was lost. So all leases are
-listed once, a lease costs one request, and each tick renews as many as the elapsed time asks for.
+was read before it was renewed, and the delay of slow renewals was never made up. So all leases are
+listed once, a renewal costs one request, and each tick renews as many leases as the elapsed time
+requires.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ log = logging.getLogger(__name__)
 class NodeLeases:
     """Renew the lease of each node once per interval, but not all at the same time.
 
-    ``own``: the client is that of the node itself, which need not act as another user.
+    ``own``: the client has the node's credentials and need not impersonate it.
     """
 
     def __init__(
@@ -48,13 +49,13 @@ class NodeLeases:
         return name in self._nodes
 
     def renews(self, node: Node) -> bool:
-        """Return whether the lease of this node is renewed, not of a deleted one of its name."""
+        """Return whether this node's lease is renewed, not that of a deleted node of its name."""
         known = self._nodes.get(node.name)
         return known is not None and known.uid == node.uid
 
     async def list_stored(self) -> None:
         """Read the leases of all nodes, so that thousands need not be read one by one."""
-        with suppress(HoldfastError):  # then they are
+        with suppress(HoldfastError):  # then they are read one by one
             listing = await self._client.list(LEASES, LEASE_NAMESPACE)
             self._stored = {o.name for o in listing.items if AGENT_LABEL in o.metadata.labels}
 
@@ -95,7 +96,7 @@ class NodeLeases:
             await asyncio.gather(*(self._renew_safely(node) for node in due))
 
     def _next(self, count: int) -> list[Node]:
-        """Return the next nodes of the round; nodes removed meanwhile are skipped."""
+        """Return the next nodes of the round; nodes that were removed since are skipped."""
         due: list[Node] = []
         while len(due) < count and self._nodes:
             if not self._round:
@@ -123,7 +124,7 @@ class NodeLeases:
                 self._stored.discard(node.name)
         try:
             await client.create(LEASES, new_lease(node, now), LEASE_NAMESPACE)
-        except AlreadyExists:  # of another agent before, or created meanwhile
+        except AlreadyExists:  # of another agent before, or created since
             await client.patch(LEASES, node.name, lease_renewal(now), LEASE_NAMESPACE)
         self._stored.add(node.name)
 

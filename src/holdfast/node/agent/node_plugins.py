@@ -16,10 +16,10 @@ from holdfast.runtime.clock import Clock
 
 
 class NodePlugins:
-    """The parts of an agent that speak with plugins, in the node's directory.
+    """The parts of an agent that call plugins, in the node's directory.
 
-    ``counts_changed`` is told the devices of device plugins, for the node's capacity and
-    allocatable. Raises BadConfiguration if a checkpoint is damaged.
+    ``counts_changed`` gets the devices of device plugins, for the node's capacity and allocatable.
+    Raises BadConfiguration if a checkpoint is damaged.
     """
 
     def __init__(

@@ -126,14 +126,14 @@ class Lifecycle(Struct, frozen=True):
 
 
 class VolumeMount(Struct, frozen=True):
-    """Where a container expects a volume."""
+    """The path at which a container expects a volume."""
 
     name: str = ""
     mount_path: str = ""
 
 
 class NodeContainer(Container, frozen=True):
-    """A container with all that is needed to start it."""
+    """A container with all fields that its start needs."""
 
     command: tuple[str, ...] = ()
     args: tuple[str, ...] = ()
@@ -151,7 +151,7 @@ class NodeContainer(Container, frozen=True):
 
     @property
     def sidecar(self) -> bool:
-        """Whether an init container keeps running beside the containers."""
+        """Whether an init container keeps running together with the containers."""
         return self.restart_policy == "Always"
 
 
@@ -179,7 +179,7 @@ class NodeContainerStatus(ContainerStatus, frozen=True):
 
 
 class NodePodStatus(AgentPodStatus, frozen=True):
-    """A status with those of its containers."""
+    """A status with the statuses of its containers."""
 
     container_statuses: tuple[NodeContainerStatus, ...] = ()
     init_container_statuses: tuple[NodeContainerStatus, ...] = ()
@@ -189,7 +189,7 @@ class NodePodStatus(AgentPodStatus, frozen=True):
 
 
 class NodePod(Pod, frozen=True):
-    """A pod of a node with an agent of its own."""
+    """A pod of a node that has its own agent."""
 
     spec: NodePodSpec = NodePodSpec()
     status: NodePodStatus = NodePodStatus()

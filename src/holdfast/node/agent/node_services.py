@@ -1,4 +1,4 @@
-"""What the workers of all pods of a node share."""
+"""Services that the workers of all pods of a node share."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ class Runtimes:
     def choose(self, pod: Pod) -> Runtime | PodRejection:
         """Return the runtime that a pod asks for, or why it does not get it.
 
-        A pod that asks for none has processes only if each container says what to run: the command
-        of an image is not known. The spec alone decides, so that every agent decides alike.
+        A pod that asks for none gets processes only if each container names its command: the
+        command of an image is unknown. Only the spec counts, so that every agent decides alike.
         """
         simulated = SimulatedRuntime.name if self.why_simulated(pod) else self.default
         wanted = pod.metadata.annotations.get(RUNTIME, simulated)
@@ -57,7 +57,7 @@ class Runtimes:
         return runtime
 
     def why_simulated(self, pod: Pod) -> str:
-        """Return why a pod is simulated on a node with processes without asking, or ""."""
+        """Return why a node with processes simulates a pod that did not ask for it, or ""."""
         if self.default == SimulatedRuntime.name or RUNTIME in pod.metadata.annotations:
             return ""
         for container in (*pod.spec.init_containers, *pod.spec.containers):
@@ -111,6 +111,6 @@ class NodeServices:
             return None
 
     def device_edits(self, pod: NodePod, container: str) -> DeviceEdits:
-        """Return what a container gets for its devices; raise NotStarted."""
+        """Return the edits of a container for its devices; raise NotStarted."""
         container_devices = [devices.container_devices(pod, container) for devices in self.devices]
         return resolve_devices(container_devices, self.cdi)

@@ -21,7 +21,7 @@ from holdfast.runtime.settings import NodeSettings, NodeShape
 
 
 def agent_directories(settings: NodeSettings, directory: Path) -> dict[str, Path]:
-    """Return the nodes that have an agent of their own, with the directory of each."""
+    """Return the nodes that have their own agent, with the directory of each."""
     wanted = settings.driver_nodes
     if wanted is None:
         simulated = settings.runtime == SimulatedRuntime.name and not settings.allow_process_runtime
@@ -38,7 +38,7 @@ def make_agents(
     directories: Mapping[str, Path],
     client_authority: Path | None = None,
 ) -> list[NodeAgent]:
-    """Return the agents of nodes, by the names and directories of these."""
+    """Return the agents of the nodes with these names and directories."""
     shape = settings.shape or NodeShape()
     return [
         make_agent(
@@ -69,7 +69,7 @@ def make_agent(
 def make_runtimes(directory: Path, clock: Clock, settings: NodeSettings) -> Runtimes:
     """Return the runtimes of a node.
 
-    The process runtime is there even where no pod may use it, to end what an earlier agent left.
+    The process runtime exists even if no pod may use it: it ends processes of an earlier agent.
     """
     known: list[Runtime] = [SimulatedRuntime(clock)]
     if sys.platform == "linux" or settings.runtime == ProcessRuntime.name:

@@ -32,8 +32,8 @@ log = logging.getLogger(__name__)
 async def publish_topology(client: Client, node: Node, shape: NodeShape, agent: str) -> None:
     """Create the objects that a shape asks for, owned by the Node; existing ones are kept.
 
-    Those of a former node of the same name are replaced. The client may write what belongs to the
-    node. Raises Refused if the server does not have these kinds, or the node may not write them.
+    Objects of a former node of the same name are replaced. The client may write the node's objects.
+    Raises Refused if the server does not have these kinds, or the node may not write them.
     """
     wanted: list[tuple[Resource[Any], dict[str, Any]]] = []
     if shape.numa and _has_processors(node, shape):
@@ -45,7 +45,7 @@ async def publish_topology(client: Client, node: Node, shape: NodeShape, agent: 
 
 
 def _has_processors(node: Node, shape: NodeShape) -> bool:
-    """Return whether a node has what the shape divides; one that existed before may not."""
+    """Return whether a node has the amounts that the shape divides; an older node may not."""
     has, wanted = node.status.capacity, shape.capacity
     if all(milli(has.get(name, 0)) == milli(wanted[name]) for name in ("cpu", "memory")):
         return True
@@ -80,7 +80,7 @@ async def _create(
 
 
 async def _delete_former(client: Client, resource: Resource[Any], node: Node) -> bool:
-    """Delete an object that an agent wrote for a former node; return whether there is none now."""
+    """Delete an object that an agent wrote for a former node; return whether none is left."""
     try:
         stored: Object = await client.get(resource, node.name)
     except NotFound:
@@ -94,7 +94,7 @@ async def _delete_former(client: Client, resource: Resource[Any], node: Node) ->
 
 
 def topology_of(shape: NodeShape) -> dict[str, Any]:
-    """Return a NodeResourceTopology: a socket a NUMA node, CPU and memory evenly divided."""
+    """Return a NodeResourceTopology: one socket per NUMA node, CPU and memory evenly divided."""
     processors, numa = milli(shape.cpu) // 1000, shape.numa
     detail = [
         {"id": cpu, "core": cpu // THREADS_PER_CORE, "socket": on, "node": on}
@@ -137,7 +137,7 @@ def _divided(amount: str, parts: int) -> str:
 
 
 def devices_of(node: str, shape: NodeShape) -> dict[str, Any]:
-    """Return a Device: GPUs evenly over the NUMA nodes, two at a PCIe switch."""
+    """Return a Device: GPUs evenly over the NUMA nodes, two per PCIe switch."""
     total, numa = shape.koordinator_gpus, shape.numa or 1
     switches = [
         (on, minors[start : start + GPUS_PER_SWITCH])

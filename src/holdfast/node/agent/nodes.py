@@ -24,7 +24,7 @@ _CONDITIONS = (
 
 
 def as_node(client: Client, node: str) -> Client:
-    """Return a client that acts as a node: it may write what belongs to the node, nothing else."""
+    """Return a client that acts as a node: it may only write the node's objects."""
     return client.impersonating(NODE_USER + node)
 
 
@@ -74,7 +74,7 @@ def node_info(name: str) -> dict[str, str]:
 def plan_node_status(node: AgentNode, address: str, now: float) -> dict[str, Any] | None:
     """Return a strategic merge patch that completes a node's status, or None.
 
-    Conditions with the right status and given capacities are kept. A missing allocatable becomes
+    Conditions with the right status and existing capacities are kept. A missing allocatable becomes
     the whole capacity.
     """
     status: dict[str, Any] = {}
@@ -139,7 +139,7 @@ def lease_renewal(now: float) -> dict[str, Any]:
 def foreign_lease_seconds(lease: Lease | None, now: float) -> float:
     """Return for how many seconds the lease of another agent is valid; 0 if there is none.
 
-    A lease with the label of this agent is its own, also after a restart.
+    A lease with the label of this agent is its own, even after a restart.
     """
     if lease is None or lease.metadata.labels.get(AGENT_LABEL) == SIMULATED:
         return 0.0

@@ -1,7 +1,7 @@
 """Plugins that put a socket into ``plugins_registry/``: found, asked, registered, deregistered.
 
-The directory is read again and again rather than watched by inotify: a few microseconds twice a
-second, the same on every file system, and no event can be lost.
+The directory is polled rather than watched by inotify: this takes a few microseconds twice a
+second, works the same on every file system, and no event can be lost.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class RegistrationRefused(HoldfastError):
 
 @dataclass(frozen=True, slots=True)
 class PluginInfo:
-    """What a plugin says of itself."""
+    """A plugin's description of itself."""
 
     type: str
     name: str
@@ -58,7 +58,7 @@ class PluginHandler(Protocol):
         """Use a plugin from now on; raise RegistrationRefused."""
 
     def deregister(self, plugin: PluginInfo) -> None:
-        """Use a registered plugin no longer."""
+        """Stop using a registered plugin."""
 
 
 @dataclass(slots=True)
@@ -89,7 +89,7 @@ class PluginRegistry:
         self._calls = 0
 
     async def run(self) -> None:
-        """Follow the directory until cancelled; then forget all plugins without telling them."""
+        """Follow the directory until cancelled; then forget all plugins without notifying them."""
         self._directory.mkdir(parents=True, exist_ok=True)
         try:
             while True:
@@ -100,7 +100,7 @@ class PluginRegistry:
 
     @property
     def busy(self) -> bool:
-        """Whether a plugin is being asked."""
+        """Whether a plugin is being called."""
         return self._calls > 0
 
     def scan(self) -> None:
@@ -150,7 +150,8 @@ class PluginRegistry:
                 status = messages.RegistrationStatus(error=str(refused))
                 await call(notify, status, self._call_seconds)
                 raise
-            # From here on the socket's removal deregisters, also while the plugin is being told.
+            # From here on the socket's removal deregisters, even while the plugin is being
+            # notified.
             self._sockets[path].registered = handler, plugin
             log.info("registered %s %s at %s", plugin.type, plugin.name, path)
             try:
@@ -184,14 +185,14 @@ class PluginRegistry:
 def _sockets(directory: Path) -> Iterator[tuple[str, _Identity]]:
     """Find the sockets below a directory; hidden names and linked directories are left out.
 
-    A socket made anew under the same path has another identity: its plugin was restarted.
+    A new socket under the same path has another identity: its plugin was restarted.
     """
     waiting = [str(directory)]
     while waiting:
         try:
             with os.scandir(waiting.pop()) as entries:
                 listed = [entry for entry in entries if not entry.name.startswith(".")]
-        except OSError as error:  # removed meanwhile, or not readable: no plugin is reachable there
+        except OSError as error:  # removed since, or not readable: no plugin is reachable there
             log.debug("cannot read a directory of plugins: %s", error)
             continue
         for entry in listed:
@@ -200,7 +201,7 @@ def _sockets(directory: Path) -> Iterator[tuple[str, _Identity]]:
                     waiting.append(entry.path)
                     continue
                 status = entry.stat()
-            except OSError:  # removed meanwhile, or a link to nothing
+            except OSError:  # removed since, or a link to nothing
                 continue
             if stat.S_ISSOCK(status.st_mode):
                 yield entry.path, (status.st_dev, status.st_ino, status.st_mtime_ns)

@@ -19,7 +19,7 @@ _OPTIONS = (
     # Go servers expect a host name; the default is the path of the socket.
     ("grpc.default_authority", "localhost"),
     ("grpc.enable_http_proxy", 0),
-    # A channel of its own for each registration: a restarted plugin does not inherit a back-off.
+    # A separate channel for each registration: a restarted plugin does not inherit a back-off.
     ("grpc.use_local_subchannel_pool", 1),
     ("grpc.initial_reconnect_backoff_ms", 200),
     ("grpc.min_reconnect_backoff_ms", 200),
@@ -33,7 +33,7 @@ def open_channel(path: str) -> grpc.aio.Channel:
 
 
 class CallFailed(HoldfastError):
-    """A plugin failed, or did not answer: then the outcome is unknown."""
+    """A plugin failed, or did not answer; in the latter case the outcome is unknown."""
 
     def __init__(self, message: str, *, not_found: bool = False) -> None:
         super().__init__(message)
@@ -43,7 +43,7 @@ class CallFailed(HoldfastError):
 async def call(
     method: UnaryCall[Request, Response], request: Request, seconds: float, *, wait: bool = False
 ) -> Response:
-    """Call a plugin; raise CallFailed for everything but an answer that can be read.
+    """Call a plugin; raise CallFailed unless it returns a readable response.
 
     ``wait``: for a plugin that does not listen yet.
     """

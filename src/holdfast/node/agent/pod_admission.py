@@ -1,7 +1,7 @@
-"""Whether a node takes a pod that is bound to it, as a kubelet decides. No I/O.
+"""Decide whether a node takes a pod that is bound to it, as a kubelet does. No I/O.
 
-A scheduler has decided already, but the node may have changed since, and other clients may bind
-pods too.
+A scheduler has already decided, but the node may have changed since then, and other clients may
+bind pods too.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class PodRejection:
 
 
 def admit(pod: Pod, node: Node, others: Iterable[Pod]) -> PodRejection | None:
-    """Return why the node does not take a pod beside the pods it runs; None: it does."""
+    """Return why the node does not take a pod in addition to those it runs; None: it does."""
     running = list(others)
     return (
         _insufficient(pod, node, running)
@@ -55,10 +55,10 @@ def unsupported_claims(pod: Pod) -> PodRejection | None:
 
 
 def counted_request(pod: Pod, node: Node) -> dict[str, int]:
-    """Return what a pod takes of a node's allocatable resources.
+    """Return the amounts that a pod takes from a node's allocatable resources.
 
-    Extended resources that devices serve are accounted for by the pod's claim. Those that the node
-    does not know were handled by others, such as a scheduler extender.
+    Extended resources that devices serve are accounted for by the pod's claim. Resources that the
+    node does not have were handled by others, such as a scheduler extender.
     """
     special = pod.status.extended_resource_claim_status
     by_devices = {m.resource_name for m in special.request_mappings} if special else set()

@@ -2,7 +2,8 @@
 
 Init containers run one after the other, sidecars among them keep running, then all containers run
 at once. A container that ended is started again if its restart policy says so: the first time at
-once, then after 10 s, 20 s and so on up to 300 s; after ten minutes of running from the start.
+once, then after 10 s, 20 s and so on up to 300 s. After it has run for ten minutes, the delays
+start again.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from holdfast.node.agent.runtime import ContainerExit, RunningContainer
 
 RESTART_BACKOFF = Backoff(first=10.0, limit=300.0)
 STABLE_SECONDS = 600.0
-"""A container that ran as long is started again at once."""
+"""A container that ran at least this long is started again at once."""
 CONFIG_RETRY_SECONDS = 10.0
 """The delay before a container that could not be started is tried again."""
 
@@ -34,7 +35,7 @@ class Role(Enum):
 
 @dataclass(slots=True)
 class ContainerRecord:
-    """What is known of a container: running, ended, or waiting for its (next) start."""
+    """The state of a container: running, ended, or waiting for its (next) start."""
 
     spec: NodeContainer
     role: Role
@@ -46,11 +47,11 @@ class ContainerRecord:
     exit: ContainerExit | None = None
     """How the last attempt ended, if it has."""
     previous: dict[str, Any] = field(default_factory=dict)
-    """The terminated state of the attempt before, as in the status."""
+    """The terminated state of the previous attempt, as in the status."""
     waiting: tuple[str, str] = ("", "")
     """Reason and message if it could not be started."""
     edits: dict[str, Any] = field(default_factory=dict)
-    """What it got for its devices, as in the pod's annotation."""
+    """Its edits for devices, as in the pod's annotation."""
     started: bool = False
     """Whether the startup probe has succeeded, or there is none."""
     ready: bool = False
@@ -66,7 +67,7 @@ class ContainerRecord:
 
     @property
     def succeeded(self) -> bool:
-        """Whether it has ended well."""
+        """Whether it has ended successfully."""
         return self.exit is not None and self.exit.code == 0
 
     def terminated(self, end: ContainerExit) -> dict[str, Any]:
@@ -119,9 +120,9 @@ class ContainerSteps:
 
     start: tuple[ContainerRecord, ...] = ()
     wake_at: float | None = None
-    """When a container may be started that waits now."""
+    """When the next waiting container may be started."""
     phase: str = ""
-    """Succeeded or Failed when no container is started any more; else ""."""
+    """Succeeded or Failed if no container will be started any more; else ""."""
 
 
 def plan_containers(pod: NodePod, records: Sequence[ContainerRecord], now: float) -> ContainerSteps:

@@ -1,4 +1,4 @@
-"""What the pods of a node get for their devices: prepared by parts of the node, then resolved.
+"""Container edits for the devices of a node's pods: prepared by parts of the node, then resolved.
 
 The node agent calls every ``DeviceProvider``: claims prepared by DRA drivers, and device plugins.
 """
@@ -50,7 +50,7 @@ def failed_unprepare(why: object) -> NotPrepared:
 
 @dataclass(frozen=True, slots=True)
 class ContainerDevices:
-    """What one container gets for its devices, before CDI names are resolved."""
+    """The devices and edits of one container, before CDI names are resolved."""
 
     cdi_devices: tuple[str, ...] = ()
     """Qualified CDI names, each once, in the order of the container's claims."""
@@ -69,10 +69,10 @@ class DeviceProvider(Protocol):
         """Prepare all devices of a pod, before its sandbox; raise NotPrepared."""
 
     def resume(self, pod: Pod) -> None:
-        """Take up a pod that has its devices: an earlier agent has started its containers."""
+        """Take over a pod that has its devices: an earlier agent has started its containers."""
 
     def container_devices(self, pod: Pod, container: str) -> ContainerDevices:
-        """Return what a container of a prepared pod gets."""
+        """Return the devices and edits of a container of a prepared pod."""
 
     async def before_start(self, pod: Pod, container: str) -> None:
         """Do what is needed before each start of a container; raise NotPrepared."""
@@ -86,9 +86,9 @@ class DeviceEdits:
     """The edits of one container for all its devices."""
 
     defaults: dict[str, str] = field(default_factory=dict)
-    """Variables of device plugins; the container's own count more."""
+    """Variables of device plugins; the container's own take precedence."""
     env: dict[str, str] = field(default_factory=dict)
-    """Variables of CDI; they count more than the container's own."""
+    """Variables of CDI; they take precedence over the container's own."""
     mounts: tuple[str, ...] = ()
     device_nodes: tuple[str, ...] = ()
     hooks: tuple[str, ...] = ()
@@ -99,7 +99,7 @@ class DeviceEdits:
 
     @property
     def unapplied(self) -> str:
-        """What only a container can have, in words; "" if there is nothing."""
+        """The edits that only a real container can get, in words; "" if there are none."""
         parts = (
             ("mounts", self.mounts), ("device nodes", self.device_nodes), ("hooks", self.hooks),
             ("other edits", self.other),
@@ -116,7 +116,7 @@ class DeviceEdits:
 
 
 def resolve_devices(devices: Iterable[ContainerDevices], registry: CdiRegistry) -> DeviceEdits:
-    """Resolve what the parts of a node give a container; raise NotStarted."""
+    """Resolve the devices and edits of a container; raise NotStarted."""
     parts = list(devices)
     names = tuple(dict.fromkeys(name for each in parts for name in each.cdi_devices))
     try:

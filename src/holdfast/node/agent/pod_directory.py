@@ -83,7 +83,7 @@ class PodDirectories:
 
 
 def _names(directory: Path) -> list[str]:
-    """Return the names in a directory that can be ours; processes may leave any others."""
+    """Return the names in a directory that can be ours; processes may have left others."""
     paths = directory.iterdir() if directory.is_dir() else ()
     return sorted(path.name for path in paths if _SAFE.fullmatch(path.name))
 

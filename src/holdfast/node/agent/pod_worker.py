@@ -27,7 +27,7 @@ STATUS_BACKOFF = Backoff(first=0.5, limit=10.0)
 TOO_LARGE_RETRY_SECONDS = 600.0
 """The delay before a status that was too large for the store is written again."""
 FORCED_GRACE_SECONDS = 1.0
-"""What the containers of a pod have to end whose object is gone already."""
+"""The time the containers of a pod have to end if its object is already gone."""
 DEADLINE_EXCEEDED = "Pod was active on the node longer than the specified deadline"
 
 log = logging.getLogger(__name__)
@@ -36,9 +36,9 @@ log = logging.getLogger(__name__)
 class PodWorker:
     """The task of one pod, from its binding until its object is gone.
 
-    ``update`` and ``remove`` tell it about the object; it does the rest by itself. One task does
-    everything in a kubelet's order, so no step can overtake another: devices are unprepared after
-    all containers have stopped, and the end is reported after that.
+    ``update`` and ``remove`` report changes of the object; the worker does the rest by itself. One
+    task does everything in a kubelet's order, so no step can overtake another: devices are
+    unprepared after all containers have stopped, and the end is reported after that.
     """
 
     def __init__(self, pod: NodePod, node: NodeServices) -> None:
@@ -52,10 +52,10 @@ class PodWorker:
         self._runtime: Runtime | None = None
         self._prepared = False
         self._prepare_at = 0.0
-        """When to prepare again after a failure; changes of the pod do not hasten it.
+        """When to prepare again after a failure; changes of the pod do not make it earlier.
 
-        The failure is in the pod's status, and the change of that wakes this task: the driver was
-        called again at once.
+        The failure is in the pod's status, and the change of the status wakes this task: without
+        this time, the driver would be called again at once.
         """
         self._failures = 0
         self._backing_off: set[str] = set()
@@ -68,7 +68,7 @@ class PodWorker:
         self._refused = False
         """Whether the server refused the last status that was written.
 
-        Then the removal does not wait for a status to be stored: such a pod stayed Terminating.
+        Then the removal does not wait until a status is stored: such a pod stayed Terminating.
         """
 
     @property
@@ -82,7 +82,7 @@ class PodWorker:
         return self._runtime
 
     def update(self, pod: NodePod) -> None:
-        """Take a newer version of the pod."""
+        """Use a newer version of the pod."""
         if _revision(pod) >= _revision(self.pod):
             self.pod = pod
             if pod.terminating and pod.metadata.deletion_grace_period_seconds == 0:
@@ -96,7 +96,7 @@ class PodWorker:
         self._wake.set()
 
     async def run(self) -> None:
-        """Run the pod until its object is gone and nothing of it is left."""
+        """Run the pod until its object and everything that belongs to it are gone."""
         try:
             if not self.pod.finished:
                 await self._live()
@@ -115,7 +115,7 @@ class PodWorker:
             return
         running = [r.running for r in self._records if r.running is not None]
         await asyncio.gather(*(c.stop(grace) for c in running), return_exceptions=True)
-        await self._runtime.kill(self.pod.uid)  # what was about to start
+        await self._runtime.kill(self.pod.uid)  # containers that were about to start
 
     async def leave_containers(self) -> None:
         """Leave the containers to the next agent after the worker was cancelled."""
@@ -194,7 +194,7 @@ class PodWorker:
                 devices.resume(self.pod)
 
     async def _run_containers(self) -> tuple[str, str, str, float]:
-        """Run until the pod is to end; return phase, reason, message and grace period."""
+        """Run until the pod must end; return phase, reason, message and grace period."""
         while True:
             self._wake.clear()
             now, pod = self._node.clock.now(), self.pod
@@ -242,7 +242,7 @@ class PodWorker:
         return None
 
     async def _start_containers(self) -> tuple[str, float | None]:
-        """Start what is to be started; return the last phase if the pod has ended."""
+        """Start containers that are due; return the last phase if the pod has ended."""
         assert self._supervisor is not None
         while True:
             steps = plan_containers(self.pod, self._records, self._node.clock.now())
@@ -332,7 +332,7 @@ class PodWorker:
                 await self._wait(retry_at)
 
     async def _write_until_stored(self, patch: dict[str, Any] | None = None) -> None:
-        """Write the last status; a deleted pod does not wait for one that the server refuses."""
+        """Write the last status; a deleted pod does not wait if the server refuses it."""
         self._write_at = 0.0
         while not self.removed:
             self._wake.clear()
@@ -397,7 +397,7 @@ class PodWorker:
 def _recall(
     record: ContainerRecord, ended: dict[str, Any], started_at: float | None, now: float
 ) -> None:
-    """Take the end of an attempt from the pod's status."""
+    """Read the end of an attempt from the pod's status."""
     record.started_at = started_at or seconds_of(ended.get("startedAt")) or 0.0
     record.id = ended.get("containerID", "")
     how = ContainerExit(

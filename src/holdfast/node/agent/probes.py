@@ -12,7 +12,7 @@ from holdfast.node.agent.runtime import ExecProcess, NotRunning, RunningContaine
 from holdfast.runtime.clock import Clock
 
 OUTPUT_BYTES = 10 * 1024
-"""How much output of a probe is kept for its event."""
+"""The bytes of a probe's output that are kept for its event."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,21 +1,21 @@
 """Containers as local processes of this user. They are not isolated.
 
-Each container has a process that starts it, keeps its log and records its end
-(``container_shim``); it goes on without the agent, and the next agent finds it by its files:
+Each container has a process that starts it, keeps its log and records its end (``container_shim``);
+it keeps running without the agent, and the next agent finds it by its files:
 
     pods/UID/containers/NAME/lock       locked as long as the container runs
     pods/UID/containers/NAME/N.json     process ids, start and end of attempt N
     pods/UID/logs/NAME/N.log            its output in the CRI format; N.log.1: what came before
     pods/UID/work                       the working directory, unless the container names one
 
-Whether a container runs is decided by the lock. A process id may belong to another process after a
-restart of the machine, and a file may have been written before the process began or after it was
-killed; the kernel releases the lock in every case. An agent that was killed between the start of a
-process and the first status of its pod started the process a second time: now ``find`` waits as
-long as the lock is held and no record exists.
+A container runs if its lock is held. A process id may belong to another process after a restart of
+the machine, and a file may have been written before the process began or after it was killed; the
+kernel releases the lock in every case. When an agent was killed between the start of a process and
+the first status of its pod, the next agent started the process a second time. So ``find`` waits
+while the lock is held and no record exists.
 
-Nothing of a pod may run on when its devices are unprepared. Commands of exec are marked in their
-environment (``MARK``), because they are no descendants of the container.
+No process of a pod may keep running when its devices are unprepared. Commands of exec are marked in
+their environment (``MARK``), because they are not descendants of the container.
 """
 
 from __future__ import annotations
@@ -51,13 +51,13 @@ from holdfast.runtime.clock import Clock
 from holdfast.runtime.errors import Refused
 
 LOG_BYTES = 10 * 1024 * 1024
-"""The size at which a container's log starts again; the part before is kept."""
+"""The size at which a container's log starts in a new file; the previous file is kept."""
 INHERITED = ("PATH", "HOME", "LANG")
 """The only variables of Holdfast's own environment that containers see."""
 START_SECONDS = 60.0
 """How long a container may take to start, on a busy machine."""
 KILL_SECONDS, POLL_SECONDS = 5.0, 0.02
-"""How long the parent of a container may take to kill it, and how often to look."""
+"""How long the parent of a container may take to kill it, and the interval of checks."""
 ID_PREFIX = "process://"
 LOST = ContainerExit(137, 0.0, reason=LOST_REASON, message=LOST_MESSAGE)
 
@@ -137,7 +137,7 @@ class ProcessRuntime:
         )  # fmt: skip
 
     async def _ask(self, shim: subprocess.Popen[bytes], body: bytes, state: Path) -> dict[str, Any]:
-        """Send the configuration and return the answer; what does not answer is killed."""
+        """Send the configuration and return the answer; kill a process that does not answer."""
         asking = asyncio.ensure_future(asyncio.to_thread(_exchange, shim, body))
         await asyncio.wait({asking}, timeout=START_SECONDS)
         if not asking.done():
@@ -156,7 +156,7 @@ class ProcessRuntime:
         state = _newest_state(place)
         deadline = self._clock.monotonic() + START_SECONDS
         while (state is None or "exit" in state) and is_locked(place.lock):
-            # A start that has no record yet: it must not be followed by a second one.
+            # A start that has no record yet: there must be no second start.
             if self._clock.monotonic() > deadline:
                 break
             await self._clock.sleep(POLL_SECONDS)
@@ -172,11 +172,11 @@ class ProcessRuntime:
         )  # fmt: skip
 
     def log_path(self, uid: str, container: str, attempt: int) -> Path | None:
-        """Return where the log of an attempt is."""
+        """Return the path of the log of an attempt."""
         return self._directories.container(uid, container).log(attempt)
 
     async def kill(self, uid: str) -> None:
-        """Kill what is left of a pod's containers."""
+        """Kill the remaining processes of a pod's containers."""
         for place in self._directories.containers(uid):
             if is_locked(place.lock):
                 await _kill_shim(place)
@@ -187,7 +187,7 @@ class ProcessRuntime:
             await asyncio.to_thread(kill_marked, f"{uid}/")
 
     async def remove(self, uid: str) -> None:
-        """Kill what is left of a pod's containers and remove their files."""
+        """Kill the remaining processes of a pod's containers and remove their files."""
         await self.kill(uid)
         await asyncio.to_thread(shutil.rmtree, self._directories.pod(uid), ignore_errors=True)
 
@@ -260,7 +260,7 @@ class ProcessContainer:
             os.close(pidfd)
 
     async def stop(self, grace: float) -> None:
-        """Send SIGTERM to the process group, kill all processes after ``grace`` seconds."""
+        """Send SIGTERM to the process group; kill all processes after ``grace`` seconds."""
         ended = asyncio.ensure_future(self.wait())
         self._signal(signal.SIGTERM if grace > 0 else signal.SIGUSR1)
         if grace > 0 and not ended.done():
@@ -274,7 +274,7 @@ class ProcessContainer:
         await self._wait_for_kill(ended)
 
     async def _wait_for_kill(self, ended: asyncio.Future[ContainerExit]) -> None:
-        """Wait for the end; a shim that does not answer, such as a stopped one, is killed too."""
+        """Wait for the end; a shim that does not answer, such as a suspended one, is killed too."""
         await asyncio.wait({ended}, timeout=KILL_SECONDS)
         if not ended.done():
             self._signal(signal.SIGKILL)
@@ -341,7 +341,7 @@ def _exchange(shim: subprocess.Popen[bytes], body: bytes) -> dict[str, Any]:
 
 
 async def _kill_shim(place: ContainerDirectory) -> None:
-    """Let the parent of a container kill it; kill that too if it does not answer."""
+    """Let the parent of a container kill it; kill the parent too if it does not answer."""
     for _ in range(int(KILL_SECONDS / POLL_SECONDS)):
         if not is_locked(place.lock):
             return

@@ -1,7 +1,7 @@
-"""The seam between pods and containers.
+"""The interface between pods and containers.
 
-The pod worker knows order, restart policy, probes and status; a runtime only starts one container
-and tells when and how it ended.
+The pod worker handles order, restart policy, probes and status; a runtime only starts one container
+and reports when and how it ended.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ class ContainerConfig:
     pod: NodePod
     name: str
     attempt: int
-    """How often it was started before, as in ``restartCount``."""
+    """The number of earlier starts, as in ``restartCount``."""
     command: tuple[str, ...] = ()
-    """Command and arguments; empty if only the image would say them."""
+    """Command and arguments; empty if only the image has them."""
     env: Mapping[str, str] = field(default_factory=dict)
     working_dir: str = ""
     completes: bool = False
@@ -58,7 +58,7 @@ class ContainerExit:
     """"": Completed or Error, by the exit code."""
     message: str = ""
     final: bool = False
-    """Whether the container is not started again, whatever the restart policy says."""
+    """Whether the container is not started again, regardless of the restart policy."""
 
 
 class ExecProcess(Protocol):
@@ -84,7 +84,7 @@ class ExecProcess(Protocol):
 
 
 class RunningContainer(Protocol):
-    """A container that was started; it may have ended since."""
+    """A container that was started; it may have ended since then."""
 
     @property
     def id(self) -> str:
@@ -92,7 +92,7 @@ class RunningContainer(Protocol):
 
     @property
     def attempt(self) -> int:
-        """The attempt that it is."""
+        """The number of the attempt."""
 
     @property
     def started_at(self) -> float:
@@ -105,7 +105,7 @@ class RunningContainer(Protocol):
         """Ask it to end, kill it after ``grace`` seconds, and wait until it has ended."""
 
     async def leave(self) -> None:
-        """Leave it to the next agent; it is not used here any more."""
+        """Leave it to the next agent; this agent does not use it any more."""
 
     async def exec(
         self, command: tuple[str, ...], *, stdin: bool = False, tty: bool = False
@@ -118,7 +118,7 @@ class Runtime(Protocol):
     """Containers of one node."""
 
     name: ClassVar[str]
-    """As in the id of its containers, and in the annotation by which pods ask for it."""
+    """The name in the ids of its containers, and in the annotation by which pods ask for it."""
     real: ClassVar[bool]
     """Whether containers are processes, which probes and hooks can reach."""
 
@@ -134,13 +134,13 @@ class Runtime(Protocol):
         """
 
     def log_path(self, uid: str, container: str, attempt: int) -> Path | None:
-        """Return where the log of an attempt is, in the CRI format; None: there is none."""
+        """Return the path of the log of an attempt, in the CRI format; None: there is none."""
 
     async def kill(self, uid: str) -> None:
-        """Kill what is left of a pod's containers."""
+        """Kill the remaining processes of a pod's containers."""
 
     async def remove(self, uid: str) -> None:
-        """Kill what is left of a pod's containers and remove their files."""
+        """Kill the remaining processes of a pod's containers and remove their files."""
 
     async def known_pods(self) -> list[str]:
-        """Return the uids of the pods of which something is left."""
+        """Return the uids of the pods that have processes or files here."""

@@ -1,9 +1,9 @@
 """Claims of pods whose containers are simulated: their devices may have no driver.
 
 ResourceSlices can be written by hand, to try out scheduling. Such a device cannot be prepared, and
-a simulated container does not need it to be: its claim is only checked, as on simulated nodes. A
-driver that has files in the node's directory is called as for any other pod, also if it is not
-registered yet.
+a simulated container does not need that: its claim is only checked, as on simulated nodes. A driver
+that has files in the node's directory is called as for any other pod, even if it is not registered
+yet.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ class SimulatedClaims:
             await self._claims.prepare(pod)
 
     def resume(self, pod: Pod) -> None:
-        """Take up a pod that an earlier agent has started."""
+        """Take over a pod that an earlier agent has started."""
         processes = self._has_processes(pod)
         self._claims.resume(pod, lambda driver: processes or self._has_files(driver))
 
     def container_devices(self, pod: Pod, container: str) -> ContainerDevices:
-        """Return what a container of a prepared pod gets; nothing if no driver was called."""
+        """Return the devices of a container of a prepared pod; none if no driver was called."""
         try:
             return self._claims.container_devices(pod, container)
         except NotPrepared:

@@ -1,9 +1,9 @@
 """Run any number of simulated nodes with one watch each for pods, nodes and claims.
 
-A node with directories, sockets and a task for each pod is what a driver needs, and 5,000 of these
-on one machine are neither possible nor needed (decision 0015). So there are two kinds of agents,
-and this one shares everything: watches, workers, the queue. A quiet node costs one renewal of its
-lease every ten seconds (``node_leases``).
+A driver needs a node with directories, sockets and a task for each pod. 5,000 such nodes on one
+machine are neither possible nor needed (decision 0015). So there are two kinds of agents, and this
+one shares everything: watches, workers, the queue. A quiet node costs one renewal of its lease
+every ten seconds (``node_leases``).
 """
 
 from __future__ import annotations
@@ -73,8 +73,8 @@ class SimulatedNodes:
     that a Node created by a user or a test becomes ready. The keys of the queue are ``node:`` or
     ``pod:`` and the object's key. It reads as the user of its client, with one watch for all nodes,
     and writes as the node whose object it is. Without ``claims`` pods do not wait for their
-    resource claims. A node with the annotation ``holdfast.dev/failed`` is left alone until that is
-    removed. ``others`` are the names of nodes that other agents run.
+    resource claims. A node with the annotation ``holdfast.dev/failed`` is left alone until the
+    annotation is removed. ``others`` are the names of nodes that other agents run.
     """
 
     def __init__(
@@ -256,7 +256,7 @@ class SimulatedNodes:
         self._queue.add_after(_POD + pod.key, TOO_LARGE_RETRY_SECONDS)
 
     async def _problem(self, pod: AgentPod) -> tuple[str, bool]:
-        """Return why a pod is not to run now, or "", and whether it never will be."""
+        """Return why a pod must not run now, or "", and whether it never may."""
         if asks_for_process(pod):
             return NO_PROCESSES, False
         if self._claims is None or pod.status.phase == "Running" or pod.terminating:
@@ -282,7 +282,7 @@ class SimulatedNodes:
     async def _live_claims(self, pod: AgentPod) -> dict[NeededClaim, AnyClaim]:
         """Read a pod's classic claims, which may be newer than the cache; raise NeverUsable.
 
-        A pod with a classic claim that it may not use fails for ever, so a late cache must not
+        A pod with a classic claim that it may not use fails for ever, so a stale cache must not
         decide that.
         """
         resource = self._classic.resource if self._classic is not None else None

@@ -1,4 +1,4 @@
-"""Pods with simulated containers: their steps on a simulated node, and their runtime on an agent's.
+"""Pods with simulated containers: their steps on simulated nodes, and their runtime on other nodes.
 
 Containers start and stop at once. Two annotations change that, for tests and demonstrations: with
 ``holdfast.dev/run-for: 5s`` the pod succeeds after that time, with ``holdfast.dev/stop-after: 10s``
@@ -30,7 +30,7 @@ from holdfast.runtime.errors import BadRequest
 RUN_FOR = "holdfast.dev/run-for"
 STOP_AFTER = "holdfast.dev/stop-after"
 RUNTIME = "holdfast.dev/runtime"
-"""The annotation by which a pod asks for a runtime of a node with an agent of its own."""
+"""The annotation by which a pod asks for a runtime, on a node that has its own agent."""
 NO_PROCESSES = (
     "the pod asks for the runtime process, but its node is simulated: select a node with the label "
     "holdfast.dev/agent=embedded"
@@ -59,7 +59,7 @@ def plan_pod(
 ) -> PodStep:
     """Plan the next step of a pod on its node.
 
-    ``problem`` says why its claims are not ready; ``refused``: they never will be.
+    ``problem`` says why its claims are not ready; ``refused`` means that they never will be.
     """
     if pod.terminating:
         return _stop(pod, now)
@@ -88,7 +88,7 @@ def needs_step(pod: Pod) -> bool:
 
 
 def _marked_not_ready(pod: Pod) -> bool:
-    """Return whether a controller has marked a pod as not ready, because its node had failed."""
+    """Return whether a controller has marked a pod as not ready because its node had failed."""
     return any(c.type == "Ready" and c.status != "True" for c in pod.status.conditions)
 
 
@@ -115,7 +115,7 @@ def _stop(pod: Pod, now: float) -> PodStep:
     # A pod that has finalizers is reported as finished, so that controllers do not wait for it.
     has_finalizers = bool(pod.metadata.finalizers)
     status = finished_status(pod, now) if has_finalizers and not pod.finished else None
-    # With a grace period of 0 it is removed already and waits only for its finalizers.
+    # With a grace period of 0 it is already removed, apart from its finalizers.
     return PodStep(status=status, remove=not (has_finalizers and grace == 0))
 
 

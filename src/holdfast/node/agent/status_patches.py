@@ -1,6 +1,6 @@
-"""Patches of a pod's status: their parts, and the whole ones of pods on simulated nodes.
+"""Patches of a pod's status: their parts, and complete patches for pods on simulated nodes.
 
-They are strategic merge patches like a kubelet's; ``container_status`` has that of other pods.
+They are strategic merge patches like a kubelet's; ``container_status`` has those of other pods.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from holdfast.api.timestamps import rfc3339
 from holdfast.node.agent.pod_devices import FAILED_PREPARE
 
 CONTAINER_STATUSES = ("containerStatuses", "initContainerStatuses")
-"""What a pod without containers does not have; None in a patch removes it."""
+"""Fields that a pod without containers does not have; None in a patch removes them."""
 ConditionValues = tuple[str, str, str, str]
 """Type, status, reason, message."""
 
@@ -49,7 +49,7 @@ def ready_status(pod: Pod, now: float) -> dict[str, Any]:
 
 
 def waiting_status(pod: Pod, host_ip: str, why: str, now: float) -> dict[str, Any] | None:
-    """Return the status of a pod that waits on its node, or None if it has it already."""
+    """Return the status of a pod that waits on its node, or None if the pod already has it."""
     known = next((c for c in pod.status.conditions if c.type == "PodReadyToStartContainers"), None)
     if known is not None and (known.status, known.message) == ("False", why):
         return None

@@ -1,5 +1,4 @@
-"""What a node serves to the API server over HTTPS: logs, exec, attach and port-forward.
+"""The HTTPS server of a node for the API server: logs, exec, attach and port-forward.
 
-May not live here: starting and stopping containers, which is the runtime's, and anything that
-writes API objects.
+May not live here: starting and stopping containers (the runtime's task), and writes of API objects.
 """

@@ -32,7 +32,7 @@ _CLOSE = 255
 async def serve_channels(
     socket: web.WebSocketResponse, process: ExecProcess, *, stdin: bool
 ) -> None:
-    """Connect a client with a process until the process ends or the client goes away."""
+    """Connect a client with a process until the process ends or the client disconnects."""
     reading = asyncio.create_task(_read(socket, process, stdin=stdin))
     running = asyncio.create_task(_run(socket, process))
     try:
@@ -48,7 +48,7 @@ async def serve_channels(
 
 
 async def send_error(socket: web.WebSocketResponse, error: HoldfastError) -> None:
-    """Say on the error channel why nothing was started."""
+    """Report on the error channel why nothing was started."""
     await _send(socket, Channel.ERROR, msgspec.json.encode(status_of(error)))
     await socket.close()
 

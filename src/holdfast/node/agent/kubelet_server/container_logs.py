@@ -16,7 +16,7 @@ from holdfast.runtime.clock import Clock
 from holdfast.runtime.errors import BadRequest
 
 FOLLOW_SECONDS = 0.1
-"""How often a followed log is looked at."""
+"""How often a followed log is read."""
 _BLOCK = 64 * 1024
 _STREAMS = {"": b"", "All": b"", "Stdout": b"stdout", "Stderr": b"stderr"}
 
@@ -61,7 +61,7 @@ class LogOptions:
 async def read_log(log: LogFile, options: LogOptions, clock: Clock) -> AsyncIterator[bytes]:
     """Yield pieces of a log; a followed one ends when the container has ended.
 
-    Of a log that became too large only the newest file is read, as by a kubelet.
+    If a log was split because of its size, only the newest file is read, as by a kubelet.
     """
     selection, rest = _Selection(options), b""
     with _NewestFile(log.path) as file:
@@ -82,7 +82,7 @@ async def read_log(log: LogFile, options: LogOptions, clock: Clock) -> AsyncIter
 
 
 class _NewestFile:
-    """A log file, and the one that takes its place when it has become too large."""
+    """A log file, and the file that replaces it when it is too large."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -108,7 +108,7 @@ class _NewestFile:
             self._file.seek(_tail_offset(self._file, lines, stream))
 
     def read(self) -> bytes:
-        """Return what comes next; b"" if there is nothing yet."""
+        """Return the next bytes; b"" if there are none yet."""
         if self._file is not None and (block := self._file.read(_BLOCK)):
             return block
         if self._file is not None and not self._was_replaced(self._file):
@@ -124,7 +124,7 @@ class _NewestFile:
 
 
 class _Selection:
-    """Which text of the lines of a log is shown."""
+    """Selects the lines of a log to show, and the text of each."""
 
     def __init__(self, options: LogOptions) -> None:
         self._options = options
@@ -161,7 +161,7 @@ class _Selection:
 
 
 def _tail_offset(file: BinaryIO, lines: int, stream: bytes) -> int:
-    """Return where the last full lines of a log begin, reading it from its end."""
+    """Return the offset of the last full lines of a log, reading it from its end."""
     end = file.seek(0, os.SEEK_END)
     if lines == 0:
         return end
@@ -187,7 +187,7 @@ def _tail_offset(file: BinaryIO, lines: int, stream: bytes) -> int:
 
 
 def _time(when: bytes) -> float:
-    """Return the time of a line; one that a full disk cut off counts as new."""
+    """Return the time of a line; a line that a full disk cut off counts as new."""
     try:
         return parse_rfc3339(when.decode())
     except (UnicodeDecodeError, BadRequest):

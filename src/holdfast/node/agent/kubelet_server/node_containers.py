@@ -1,4 +1,4 @@
-"""The containers of a node as its HTTPS server reaches them."""
+"""Find the containers of a node for its HTTPS server."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class NodeContainers:
         self._clock = clock
 
     def log_file(self, name: ContainerName, *, previous: bool) -> LogFile:
-        """Return the log of the running or last attempt, or of the one before."""
+        """Return the log of the running or last attempt, or of the previous one."""
         worker = self._worker(name.namespace, name.pod)
         record, runtime = self._container(worker, name)
         attempt = record.attempt - previous
@@ -70,7 +70,7 @@ class NodeContainers:
         return _AttachedOutput(self.log_file(name, previous=False), record, self._clock)
 
     def forwarded_address(self, namespace: str, pod: str, port: int) -> tuple[str, int]:
-        """Return where a port of a pod can be reached from this process.
+        """Return the address at which this process can reach a port of a pod.
 
         Processes share the network of the machine, so only ports that the pod declares are
         forwarded: a right to one pod must not open all ports of the machine.
@@ -85,12 +85,12 @@ class NodeContainers:
                 f'port {port} is not one of the containerPorts of pod "{pod}": its processes share '
                 "the network of this machine, and other ports are not forwarded"
             )
-        return "127.0.0.1", port  # not what the pod's status says, which others may write
+        return "127.0.0.1", port  # not the address in the pod's status, which others may write
 
     def _worker(self, namespace: str, pod: str) -> PodWorker:
         key = f"{namespace}/{pod}"
         named = [w for w in self._workers() if w.pod.key == key]
-        # One that was deleted by force may still be ending beside its successor.
+        # A pod that was deleted by force may still be ending when its successor runs.
         worker = next((w for w in named if not w.removed), named[0] if named else None)
         if worker is None:
             raise NotFound(f'pod "{pod}" is not running on this node')
@@ -124,7 +124,7 @@ class _AttachedOutput:
         return await anext(self._pieces[stream], b"")
 
     async def write(self, data: bytes) -> None:
-        """Ignore input, which is refused before."""
+        """Ignore input, which was refused earlier."""
 
     def close_stdin(self) -> None:
         """Do nothing: no input is attached."""
@@ -133,7 +133,7 @@ class _AttachedOutput:
         """Do nothing: there is no terminal."""
 
     async def wait(self) -> int:
-        """Return 0: that the container ended is no failure of attaching to it."""
+        """Return 0: the end of the container is not a failure of attaching to it."""
         return 0
 
     def kill(self) -> None:

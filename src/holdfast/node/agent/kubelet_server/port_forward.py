@@ -1,7 +1,7 @@
 """Forward TCP ports of a pod over a WebSocket that carries SPDY frames.
 
 The client opens two streams for a connection, of types ``error`` and ``data`` and with the same
-request id. What cannot be forwarded is told on the error stream.
+request id. Failures to forward are reported on the error stream.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ MAX_CONNECTIONS = 256
 _BLOCK = 32 * 1024
 _END = b""
 AddressOf = Callable[[int], tuple[str, int]]
-"""Returns where a port of the pod is; raises HoldfastError if it cannot be forwarded."""
+"""Returns the address of a port of the pod; raises HoldfastError if it cannot be forwarded."""
 
 
 @dataclass(slots=True)
@@ -37,7 +37,7 @@ class _Forwarding:
     data_stream: int = 0
     port: str = ""
     received: asyncio.Queue[bytes] = field(default_factory=lambda: asyncio.Queue(64))
-    """Data of the client in their order, at last an empty one."""
+    """Data of the client in order; an empty item marks the end."""
     task: asyncio.Task[None] | None = None
 
 
@@ -52,7 +52,7 @@ class PortForwarder:
         self._by_stream: dict[int, _Forwarding] = {}
 
     async def serve(self) -> None:
-        """Forward until the client goes away."""
+        """Forward until the client disconnects."""
         try:
             async for message in self._socket:
                 if message.type is WSMsgType.BINARY:

@@ -50,8 +50,8 @@ class KubeletServer:
     async def start(self, directory: Path, client_authority: Path) -> str:
         """Listen on a free port, which is then ``port``; return the certificate to trust.
 
-        The server has a certificate of an authority of its own, whose key is not kept: only what
-        the Node object says lets the API server trust it.
+        A new authority signs the server's certificate, and its key is not kept: the API server
+        trusts the server only because of the Node object.
         """
         now = self._clock.now()
         authority = make_authority("holdfast-node", now)
@@ -122,7 +122,7 @@ class KubeletServer:
         start = asyncio.ensure_future(starting)
         try:
             process = await asyncio.shield(start)
-        except asyncio.CancelledError:  # the client is gone before the command was started
+        except asyncio.CancelledError:  # the client disconnected before the command was started
             start.add_done_callback(_kill_started)
             raise
         except HoldfastError as error:  # kubectl shows no error of a refused upgrade
@@ -173,7 +173,7 @@ async def _healthz(_request: web.Request) -> web.Response:
 
 
 def _check_upgrade(request: web.Request, *protocols: str) -> None:
-    """Raise BadRequest before anything is started for a request that is no WebSocket's."""
+    """Raise BadRequest for a request that is not a WebSocket's, before anything is started."""
     ready = _socket(*protocols).can_prepare(request)
     if not ready.ok:
         raise BadRequest("Upgrade request required")

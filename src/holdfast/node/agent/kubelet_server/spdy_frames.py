@@ -23,7 +23,7 @@ _HEADER_BYTES = 8
 _FIN = 0x01
 MAX_FRAME_BYTES = 1024 * 1024
 _MAX_HEADER_BYTES = 64 * 1024
-"""Of one decompressed header block: a small frame can expand to a very large one."""
+"""The limit of one decompressed header block: a small frame can expand to a very large one."""
 _INTEGER = struct.Struct(">I")
 
 
@@ -64,7 +64,7 @@ class FrameReader:
         self._inflate = zlib.decompressobj(zdict=_DICTIONARY)
 
     def feed(self, data: bytes) -> Iterator[Frame]:
-        """Yield the frames that are complete; raise BadRequest for what is not SPDY."""
+        """Yield the frames that are complete; raise BadRequest for bytes that are not SPDY."""
         self._buffer += data
         while len(self._buffer) >= _HEADER_BYTES:
             first, second = struct.unpack_from(">II", self._buffer)
