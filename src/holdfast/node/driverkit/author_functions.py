@@ -13,7 +13,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class AuthorFunction:
-    """A function of the author; it may take fewer arguments than it is offered."""
+    """A function of the author; it may take fewer arguments than are offered."""
 
     def __init__(self, function: Callable[..., Any], name: str, *offered: str) -> None:
         self._function = function
@@ -29,7 +29,7 @@ class AuthorFunction:
         return await result if inspect.isawaitable(result) else result
 
     def _called(self, *given: Any) -> Any:
-        """Call a sync function; what a generator does belongs into the thread, too."""
+        """Call a sync function; a generator runs in the thread too."""
         result = self._function(*given)
         return list(result) if inspect.isgenerator(result) else result
 
@@ -43,7 +43,7 @@ def plain(function: Callable[..., Any], name: str, *offered: str) -> Callable[..
 
 
 def _taken(function: Any, name: str, offered: tuple[str, ...]) -> int:
-    """Return how many of the offered arguments a function takes; raises BadConfiguration."""
+    """Return the number of offered arguments that a function takes; raises BadConfiguration."""
     shown = ", ".join(offered)
     if not callable(function):
         raise BadConfiguration(f"@driver.{name} is for a function ({shown})")

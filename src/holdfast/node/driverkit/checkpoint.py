@@ -1,11 +1,12 @@
-"""The claims that a driver has prepared, in a file: after a restart the answers are the same.
+"""A file of the claims that a driver has prepared, for the same answers after a restart.
 
 A kubelet calls prepare again after every restart and expects the same devices. An entry is written
-before the handler is called and marked as done after it, and not done again before unprepare. So a
-driver that is killed in a handler knows that the effect is unknown. Before, a driver that was
-killed in unprepare kept the claim as prepared, and the next prepare did not call the handler.
+before the handler is called, marked as done after it, and marked as not done before unprepare. So
+after a driver was killed in a handler, the entry shows that the effect is unknown. In the past, a
+driver that was killed in unprepare kept the claim as prepared, and the next prepare did not call
+the handler.
 
-A damaged file is an error and does not count as empty: the driver would forget devices in use.
+A damaged file is an error and does not count as empty: devices in use would be forgotten.
 """
 
 from __future__ import annotations
@@ -33,9 +34,9 @@ class PreparedClaim(msgspec.Struct, frozen=True):
     handle: str | None = None
     """The handle of a claim of classic DRA, as its controller wrote it."""
     stands_for: str = ""
-    """Uid of the classic claim that is prepared for this one, which a kubelet knows."""
+    """Uid of the classic claim that is prepared for this one; the kubelet only sees this one."""
     called: bool = False
-    """Whether the node prepares this classic claim itself, not only those that stand for it."""
+    """Whether the node prepares this classic claim itself, not only its shadows."""
 
     @property
     def claim(self) -> Claim:
@@ -60,7 +61,7 @@ class Checkpoint:
         return self._claims.get(uid)
 
     def users_of(self, uid: str) -> list[str]:
-        """Return the uids of the claims that stand for a classic one."""
+        """Return the uids of the shadows of a classic claim."""
         return [claim.uid for claim in self._claims.values() if claim.stands_for == uid]
 
     def uids(self) -> list[str]:

@@ -21,7 +21,7 @@ from holdfast.runtime.errors import HoldfastError
 
 
 class Cdi:
-    """Edits of a container; every method returns the edits with one more.
+    """Edits of a container; every method returns the edits with one added.
 
     >>> Cdi().env(GPU="0").device("/dev/gpu0").edits.env
     ('GPU=0',)
@@ -74,7 +74,7 @@ class Cdi:
 
 
 Prepared = Cdi | Sequence[Cdi] | Mapping[str, Cdi] | None
-"""Edits for containers that use the claim; or one for each device; or by name of the request."""
+"""Edits for containers that use the claim, or one for each device, or by name of the request."""
 
 
 class DriverError(HoldfastError):
@@ -90,11 +90,11 @@ class AllocatedDevice:
     request: str
     """The request of the claim that it serves, without the name of a subrequest."""
     config: tuple[Mapping[str, Any], ...] = ()
-    """Parameters for this driver, those of the class first: later ones have precedence."""
+    """Parameters for this driver; those of the class come first, later ones take precedence."""
     consumed_capacity: Mapping[str, AmountText] = field(default_factory=dict)
-    """How much of a shareable device the claim holds."""
+    """The part of a shareable device that the claim holds."""
     share_id: str = ""
-    """Which share of a shareable device the claim holds."""
+    """The id of the claim's share of a shareable device."""
     admin_access: bool = False
     """The claim only observes the device; another claim may hold it."""
 
@@ -108,14 +108,14 @@ class Claim:
     uid: str
     devices: tuple[AllocatedDevice, ...]
     handle: Any = None
-    """What the driver's controller left for the node: a ``Handle``, or text of the author's own.
+    """The data of the driver's controller for the node: a ``Handle``, or the author's text.
 
     Classic DRA only.
     """
 
 
 def claim_of(claim: ResourceClaim, driver: str) -> Claim:
-    """Return what a driver needs of a claim; raises DriverError if it is not allocated."""
+    """Return what a driver needs from a claim; raises DriverError if it is not allocated."""
     allocation = claim.status.allocation
     if allocation is None:
         raise DriverError(f"ResourceClaim {claim.key} is not allocated")
@@ -181,7 +181,7 @@ def _base(request: str) -> str:
 def _config_of(
     result: DeviceResult, config: Sequence[Mapping[str, Any]]
 ) -> tuple[Mapping[str, Any], ...]:
-    """Return the parameters for the driver of a result that apply to its request."""
+    """Return the parameters that apply to the request of a result, for the driver of the result."""
     pairs = []
     for entry in config:
         opaque = entry.get("opaque") or {}

@@ -53,10 +53,10 @@ class Driver:
             raise BadConfiguration(f"refresh_seconds must be more than 0, not {refresh_seconds}")
         self.name = name
         self.refresh_seconds = refresh_seconds
-        """How often inventory and health are asked."""
+        """How often inventory and health are read."""
         self.namespace = namespace or name.replace(".", "-")
         self.classic = ClassicFunctions(name, params, class_params, handle, structured)
-        """What a driver of classic DRA has besides."""
+        """The additional functions of a driver of classic DRA."""
         self._handlers: dict[str, AuthorFunction] = {}
 
     def inventory(self, function: F) -> F:
@@ -78,15 +78,15 @@ class Driver:
     def fits(self, function: F) -> F:
         """Decorate ``(free, request, class_params) -> Choice | None``, which allocates claims.
 
-        It is called often, in the event loop: it must neither wait nor have effects.
+        It is called often, in the event loop: it must neither wait nor have side effects.
         """
         return self.classic.add("fits", function)
 
     def allocate(self, function: F) -> F:
         """Decorate ``(request, choice, class_params, claim) -> data``, which may be slow.
 
-        Called again for the uid of a claim it returns the same. It is called for several claims at
-        a time. ``Unsuitable`` says that nothing is allocated.
+        If called again for the uid of a claim, it must return the same. It is called for several
+        claims at a time. ``Unsuitable`` means that nothing is allocated.
         """
         return self.classic.add("allocate", function)
 
@@ -113,9 +113,9 @@ class Driver:
         return self.classic.add("network_inventory", function)
 
     def new_node(self, function: F) -> F:
-        """Decorate ``(node) -> [Device(...), …]`` that a node has which an autoscaler may add.
+        """Decorate ``(node) -> [Device(...), …]``, for a node that an autoscaler may add.
 
-        The node does not exist: judge by its labels.
+        The node does not exist yet: decide by its labels.
         """
         return self.classic.add("new_node", function)
 
@@ -147,7 +147,7 @@ class Driver:
         return self.classic.crds()
 
     async def pools(self, node: str) -> dict[str, list[Item]]:
-        """Ask for the inventory, with a taint on each device that is not healthy."""
+        """Return the inventory, with a taint on each device that is not healthy."""
         if "inventory" not in self._handlers:
             return {node: []}
         pools = pools_of(await self._handlers["inventory"](node), node)

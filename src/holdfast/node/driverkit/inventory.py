@@ -1,4 +1,4 @@
-"""What the author of a driver returns as inventory, and its form in the API."""
+"""The inventory that the author of a driver returns, and its form in the API."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ class Taint:
 
 @dataclass(frozen=True, slots=True)
 class Capacity:
-    """An amount of a shareable device, and how much of it one claim may consume.
+    """An amount of a shareable device, and the part of it that one claim may consume.
 
-    A claim that asks for nothing consumes ``default``. Requests are rounded up to one of
-    ``values``, or to ``minimum`` plus a multiple of ``step``, at most ``maximum``.
+    A claim without a request consumes ``default``. Requests are rounded up to one of ``values``, or
+    to ``minimum`` plus a multiple of ``step``, at most ``maximum``.
     """
 
     value: AmountText
@@ -65,7 +65,7 @@ class CounterSet:
 class Device:
     """A device that claims can be allocated.
 
-    ``consumes`` says what it takes of counter sets while it is allocated; a ``shareable`` device
+    ``consumes`` is what it takes from counter sets while it is allocated; a ``shareable`` device
     serves several claims, which divide its capacity.
     """
 
@@ -160,7 +160,7 @@ def _raw_attribute(value: Any, at: str) -> JsonObject:
 
 
 def _plain(value: Scalar) -> Scalar:
-    """Return a value of the type itself, not of a subclass such as Version: it is encoded."""
+    """Return a value of the base type, not of a subclass such as Version, for encoding."""
     if isinstance(value, bool):
         return value
     return str.__str__(value) if isinstance(value, str) else int(value)
@@ -198,7 +198,7 @@ def _range(capacity: Capacity, at: str) -> Iterator[tuple[str, str]]:
 
 
 def _amount(value: Any, at: str) -> str:
-    """Return the canonical text of an amount: the API server stores that."""
+    """Return the canonical text of an amount, which the API server stores."""
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         raise InvalidInventory(f'{at}: must be an amount, such as 4 or "80Gi", not {value!r}')
     try:

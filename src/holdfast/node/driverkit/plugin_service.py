@@ -61,7 +61,7 @@ class PluginSockets:
         on_status: Callable[[bool, str], None],
         services: Sequence[NodeService] = (),
     ) -> None:
-        """Serve; the registration socket comes last, when calls can be answered."""
+        """Serve; the registration socket is created last, when calls can be answered."""
         dra = grpc.aio.server()
         dra_v1_pb2_grpc.add_DRAPluginServicer_to_server(_DraPlugin(dra_v1_pb2, preparation), dra)
         dra_v1beta1_pb2_grpc.add_DRAPluginServicer_to_server(
@@ -77,9 +77,9 @@ class PluginSockets:
         await self._serve(registration, self._registration)
 
     async def stop(self, grace: float = STOP_SECONDS) -> None:
-        """Stop serving and remove the sockets; the registration first, so that no call comes.
+        """Stop serving and remove the sockets; the registration first, so that no new call arrives.
 
-        Calls that run have ``grace`` seconds to end.
+        Running calls have ``grace`` seconds to end.
         """
         self._registration.unlink(missing_ok=True)
         for server in reversed(self._servers):

@@ -26,9 +26,10 @@ log = logging.getLogger(__name__)
 class ClaimPreparation:
     """Calls the handlers of a driver for claims, and keeps CDI files and checkpoint.
 
-    The handlers run one at a time. A call that the caller has given up continues; the next call for
-    the same claim waits for it. A kubelet gives a call up at its deadline and calls again: two
-    handlers for one claim would run together, and a cancelled one would leave half of its work.
+    The handlers run one at a time. If the caller gives up a call, the handler continues, and the
+    next call for the same claim waits for it. A kubelet gives up a call at its deadline and calls
+    again: two handlers for one claim would run together, and a cancelled one would leave its work
+    half done.
     """
 
     def __init__(
@@ -42,7 +43,7 @@ class ClaimPreparation:
         self._running: set[asyncio.Task[object]] = set()
 
     async def prepare(self, namespace: str, name: str, uid: str) -> PreparedClaim:
-        """Prepare a claim, or return how it is prepared already; raises HoldfastError."""
+        """Prepare a claim, or return its earlier preparation; raises HoldfastError."""
         return await self._uninterrupted(self._prepare(namespace, name, uid))
 
     async def unprepare(self, uid: str) -> None:
@@ -118,7 +119,7 @@ class ClaimPreparation:
 
     async def _undo(self, known: PreparedClaim) -> None:
         if known.done:
-            # If the handler does not end well, the next prepare must not rely on its effect.
+            # If the handler fails, the next prepare must not rely on its effect.
             self._checkpoint.put(msgspec.structs.replace(known, done=False))
         await self._call_unprepare(known)
         remove_spec(self._file(known.uid))

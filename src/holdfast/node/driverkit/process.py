@@ -39,7 +39,7 @@ class DriverSettings:
 
 
 class DriverProcess:
-    """Runs one driver; ``start`` raises if the inventory is wrong, later that is only logged."""
+    """Runs one driver; ``start`` raises if the inventory is wrong, later errors are only logged."""
 
     def __init__(
         self, driver: Driver, settings: DriverSettings, client: Client, clock: Clock
@@ -160,7 +160,7 @@ class DriverProcess:
             log.error("driver %s: %s", self._driver.name, self._registration_problem)
 
     async def _publish(self) -> None:
-        """Publish from the first registration on: before it no pod with a claim can start."""
+        """Publish from the first registration on: before that, no pod with a claim can start."""
         await self.registered.wait()
         await self.publisher.run()
 
@@ -198,7 +198,7 @@ class DriverProcess:
             ) from error
 
     async def _page(self, request: web.Request) -> web.Response:
-        """Answer a probe; only /readyz tells problems: a restart would not solve them."""
+        """Answer a probe; only /readyz reports problems: a restart would not solve them."""
         name = request.path.strip("/")
         problems = self.problems() if name == "readyz" else {}
         checks = {part: (lambda text=text: text) for part, text in problems.items()}

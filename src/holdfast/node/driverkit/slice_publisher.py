@@ -1,11 +1,11 @@
-"""Keep the ResourceSlices of a driver in the API server as its inventory says.
+"""Keep the ResourceSlices of a driver in the API server equal to its inventory.
 
 A sync always compares all slices with the whole inventory, and reads the slices from the server.
-The informer only says that something changed: a plan from a cache that is behind would create a
-slice twice, and devices of the same name in one pool make the pool invalid.
+The informer only tells that something changed: a plan from a stale cache would create a slice
+twice, and devices of the same name in one pool make the pool invalid.
 
-A server may drop fields, for example those of a feature gate that is off. Compared literally, such
-a slice would differ for ever and be written again at each sync. So what the server returned for a
+A server may drop fields, for example those of a feature gate that is off. In a literal comparison
+such a slice would differ for ever and be written again at each sync. So the server's version of a
 content is accepted for that content (``_accepted``).
 """
 
@@ -39,7 +39,7 @@ from holdfast.runtime.repeated_log import Repeats
 from holdfast.runtime.tasks import wait_for_first
 
 RESYNC_SECONDS = 30.0
-"""How long after a change of the slices they are compared with the inventory again."""
+"""The time after a change of the slices until they are compared with the inventory again."""
 _BACKOFF = Backoff(first=0.5, limit=30.0)
 _SLICES: Untyped = Resource(
     RESOURCE_SLICES.group,
@@ -101,7 +101,7 @@ class SlicePublisher:
         self.dropped: tuple[str, ...] = ()
         """Fields that the server did not store, such as those of a disabled feature gate."""
         self.published = asyncio.Event()
-        """Set while the stored slices are, as far as known, those of the inventory."""
+        """Set while the stored slices, as last seen, are those of the inventory."""
 
     def publish(self, pools: Mapping[str, Sequence[Item]]) -> bool:
         """Publish pools from now on and return whether they changed; raises InvalidInventory."""

@@ -19,7 +19,7 @@ from holdfast.node.driverkit.inventory import (
 )
 
 MOST_DEVICES, MOST_ADVANCED_DEVICES, MOST_COUNTER_SETS = 128, 64, 8
-"""The most devices of a slice, the most if one has taints or counters, the most counter sets."""
+"""The most devices of a slice; the same if one has taints or counters; the most counter sets."""
 _INDEX = re.compile(r"([0-9a-f]{5,})-")
 
 
@@ -105,9 +105,9 @@ def plan_pool(
 ) -> SlicePlan:
     """Plan the writes for one pool.
 
-    ``stored`` are its slices; ``accepted`` has, by slice name, what was written and what the server
-    stored of it. Slices of old generations or other owners, and those whose index is not wanted,
-    are deleted. The generation stays if at most one update is needed and no creation.
+    ``stored`` are its slices; ``accepted`` has, by slice name, the written content and the content
+    that the server stored. Slices of old generations or other owners, and those whose index is not
+    wanted, are deleted. The generation stays if at most one update is needed and no creation.
     """
     plan = SlicePlan()
     current: dict[int, JsonObject] = {}
@@ -147,7 +147,7 @@ def content_of(raw: JsonObject) -> JsonObject:
 
 
 def dropped_fields(sent: Any, stored: Any, at: str = "") -> Iterator[str]:
-    """Yield the paths of what the server did not store as it was sent.
+    """Yield the paths of fields that the server did not store as sent.
 
     >>> list(dropped_fields({"a": [{"b": 1, "c": 2}]}, {"a": [{"b": 1}]}))
     ['a[0].c']
@@ -229,7 +229,7 @@ def _owned(raw: JsonObject, owner: SliceOwner) -> bool:
 def _same(
     wanted: JsonObject, raw: JsonObject, accepted: Mapping[str, tuple[JsonObject, JsonObject]]
 ) -> bool:
-    """Tell whether a slice has this content, or what the server stores of it."""
+    """Tell whether a slice has this content, or the server's version of it."""
     stored = content_of(raw)
     return wanted == stored or accepted.get(_name(raw)) == (wanted, stored)
 

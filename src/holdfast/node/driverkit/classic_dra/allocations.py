@@ -1,21 +1,22 @@
-"""The author's functions that allocate and release, and what is stored around their calls.
+"""Call the author's functions that allocate and release, and store each step around the calls.
 
 ::
 
-    booked ──► begun ──► result ──► status of the claim        undo: release, then the booking goes
+    booked ──► begun ──► result ──► status of the claim        undo: release, then remove the booking
            (1)      (2)        (3)
 
-A controller that ends at (1) has called nothing, and nothing is released. At (2) it is not known
-whether the function was called, or has returned: it is called again with the same arguments, which
-finds what it had allocated or raises ``Unsuitable``; then its result is stored. At (3) the function
-is not called again. So ``release`` gets what the function returned, or is not called. From before
-(2) until the claim has the result a finalizer keeps the inventory, also if its node is deleted.
-With ``allocate_on_node`` the node part stores the same steps in the spec of its NodeInventory.
+A controller that ends at (1) has called nothing, and nothing is released. At (2) it is unknown
+whether the function was called, or has returned. So it is called again with the same arguments; it
+finds its earlier allocation or raises ``Unsuitable``; then its result is stored. At (3) the
+function is not called again. So ``release`` gets what the function returned, or is not called. From
+before (2) until the claim has the result, a finalizer keeps the inventory, even if its node is
+deleted. With ``allocate_on_node`` the node part stores the same steps in the spec of its
+NodeInventory.
 
-This costs two more writes a claim. Without them 48 of 270 releases, in a run in which controllers
-were killed, had a handle without the author's data or followed ``Unsuitable``. To call ``release``
-without data would leave the search to every author, and an author who forgets it leaks (decision
-0036).
+This costs two more writes per claim. Without them, in a run in which controllers were killed, 48 of
+270 releases had a handle without the author's data or followed ``Unsuitable``. If ``release`` were
+called without data, every author would have to search for the allocation, and a driver that does
+not would leak it (decision 0036).
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ class StillAllocating(Retryable):
 
 
 class BookingAllocator:
-    """Allocates what is booked, and undoes it."""
+    """Makes the allocations of bookings, and undoes them."""
 
     def __init__(self, functions: FitFunctions, store: InventoryStore) -> None:
         self._functions = functions
@@ -120,7 +121,7 @@ class BookingAllocator:
     async def _call(
         self, booking: Booking, request: Any, of_class: Any, claim: ClassicClaim
     ) -> Handle:
-        """Call ``allocate``, between two writes: that it is called, and what it returned."""
+        """Call ``allocate``; before it, store that it is called, and after it, its result."""
         assert self._functions.allocate is not None
         if not booking.claim.begun:
             self._check_node(booking)
@@ -138,16 +139,16 @@ class BookingAllocator:
             await self._store_booking(booking)
             self._check_node(booking)
         except Retryable:
-            raise  # it is still in memory, or is asked for again
+            raise  # it is still in memory, or will be requested again
         except Exception:
-            # It can never be stored, and is known only here.
+            # It can never be stored, and exists only here.
             await self._release(msgspec.structs.replace(handle_of(booking), data=data))
             await self._store.remove(booking, None)
             raise
         return handle
 
     def _check_node(self, booking: Booking) -> None:
-        """Raise Unsuitable if the inventory of a booking is being deleted, as with its node."""
+        """Raise Unsuitable if the inventory of a booking is being deleted, as after its node."""
         inventory = self._store.bookings.inventory(booking.pool)
         if inventory is not None and inventory.is_deleted:
             raise Unsuitable(f"node {booking.pool}: its NodeInventory is being deleted")
@@ -161,7 +162,7 @@ class BookingAllocator:
             raise Unsuitable(f"node {booking.pool}: its devices were taken meanwhile")
 
     async def _release(self, handle: Handle) -> None:
-        """Call the author's ``release``, with data of the author's type if it is of that type."""
+        """Call the author's ``release``, with data of the author's type where it matches."""
         if self._functions.release is None:
             return
         if self._functions.handle is not None and handle.data is not None:

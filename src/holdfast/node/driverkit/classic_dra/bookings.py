@@ -1,12 +1,12 @@
-"""The account of devices of one driver: what inventories have and what claims have of it.
+"""The bookings of one driver's devices: what inventories have, and what claims have of it.
 
 A booking is known from three sources: the status of a NodeInventory, the handle of an allocated
-claim, and the memory of this process while an allocation is under way. A claim has one booking;
-it counts as long as one source has it. Without I/O.
+claim, and the memory of this process during an allocation. A claim has one booking; it counts as
+long as one source has it. Without I/O.
 
-One source would not do. An inventory that was created again has no bookings, the write of a booking
-may be lost, and the cache may be older than the last write. With three sources, none of these frees
-a device that is in use. The price is that a booking may count for too long.
+One source would not suffice. An inventory that was created again has no bookings, the write of a
+booking may be lost, and the cache may be older than the last write. With three sources, none of
+these frees a device that is in use. The cost is that a booking may count for too long.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from holdfast.node.driverkit.classic_dra.inventory_conversion import choice_of, 
 
 NOT_READY = "it has no inventory of the driver, or its inventory is not ready"
 HOLD_SECONDS = 60.0
-"""How long a booking counts that is only in memory."""
+"""How long a booking counts if it is only in memory."""
 _MOST_RESULTS = 64
 """Results of ``fits`` that are remembered for each inventory."""
 
 
 @dataclass(frozen=True, slots=True)
 class Booking:
-    """What a claim has of one inventory."""
+    """The part of one inventory that a claim has."""
 
     uid: str
     pool: str
@@ -49,7 +49,7 @@ class Booking:
 class _Pool:
     inventory: NodeInventory | None = None
     claims: dict[str, Booking] = field(default_factory=dict)
-    """Bookings by uid that the handles of claims prove."""
+    """Bookings by uid, from the handles of claims."""
     held: dict[str, tuple[float, Booking]] = field(default_factory=dict)
     """Bookings by uid in memory, and when they expire."""
     free: list[FreeDevice] | None = None
@@ -67,7 +67,7 @@ class Bookings:
         self._now = now
         self._pools: dict[str, _Pool] = {}
         self._where: dict[str, set[str]] = {}
-        """Pools that have, or had, a booking of a claim, by uid."""
+        """By uid of a claim: the pools that have, or had, a booking of it."""
 
     def set_inventory(self, inventory: NodeInventory) -> None:
         """Add or replace the inventory of a node."""
@@ -108,7 +108,7 @@ class Bookings:
     ) -> tuple[Choice, ...] | str:
         """Return the choices of ``fits`` for requests on a node, or why they do not fit.
 
-        Results are remembered by ``key``, which stands for the requests, until a booking changes.
+        Results are remembered by ``key``, which identifies the requests, until a booking changes.
         """
         free = self.free(pool)
         if free is None:
@@ -123,7 +123,7 @@ class Bookings:
         return results[key]
 
     def hold(self, booking: Booking) -> None:
-        """Count a booking for a minute; it is stored meanwhile."""
+        """Count a booking for a minute, in which it is stored."""
         self._add(booking).held[booking.uid] = (self._now() + HOLD_SECONDS, booking)
 
     def set_claim(self, booking: Booking) -> None:
@@ -133,13 +133,13 @@ class Bookings:
         pool.held.pop(booking.uid, None)
 
     def unset_claim(self, uid: str) -> None:
-        """Note that a claim is not allocated; what is stored or held stays."""
+        """Note that a claim is not allocated; bookings that are stored or in memory stay."""
         for name in self._where.get(uid, ()):
             if self._pool(name).claims.pop(uid, None) is not None:
                 self._pool(name).changed()
 
     def drop(self, uid: str) -> None:
-        """Forget what claims and memory say about a claim; what is stored stays."""
+        """Forget the bookings of a claim from its handle and from memory; stored ones stay."""
         for name in self._where.pop(uid, ()):
             pool = self._pool(name)
             pool.claims.pop(uid, None)
@@ -191,7 +191,7 @@ class Bookings:
         return not claim.begun or (stored.begun and stored.result == claim.result)
 
     def is_allocating(self, pool: str) -> bool:
-        """Return whether ``allocate`` was called for a booking that its claim does not prove."""
+        """Return whether ``allocate`` was called for a booking that its claim's handle lacks."""
         proved = self._pool(pool).claims
         bookings = self.on_pool(pool)
         return any(each.claim.begun and uid not in proved for uid, each in bookings.items())

@@ -23,7 +23,7 @@ from holdfast.state.classic_dra.claim_state import is_protected
 
 
 class ClaimWriter:
-    """Patches claims with uid and resource version: 409 says that another has changed them."""
+    """Patches claims with uid and resource version: 409 means that another client changed them."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class ClaimWriter:
     async def release(self, claim: ClassicClaim) -> None:
         """Store that nothing is allocated, then remove the finalizer.
 
-        What another driver has allocated stays.
+        Allocations by another driver stay.
         """
         status = claim.status
         set_ = claim.is_allocated or status.deallocation_requested or bool(status.driver_name)

@@ -1,14 +1,14 @@
-"""The controller of a classic driver: claims and PodSchedulings in, allocations out.
+"""The controller of a classic driver: it allocates claims and answers PodSchedulings.
 
 Every step of an allocation is stored before the next one begins: the finalizer, what the driver
 itself records, the status. So a killed controller finishes or undoes what it finds.
 
-No event says that a device has become free for a pod that waits. So after each allocation and
-deallocation the waiting pods are looked at again, one by one, 100 a second. Before, a freed device
-was offered only after 10 ms for each waiting pod, and then to all of them at once.
+No event tells that a device has become free for a waiting pod. So after each allocation and
+deallocation the waiting pods are checked again, one by one, 100 per second. In the past, a freed
+device was offered only after 10 ms for each waiting pod, and then to all of them at once.
 
-A class may be given to another driver while an allocation goes on. The controller then undoes only
-what it has begun itself (``own_part``): it once cleared the allocation of the other driver.
+A class may be given to another driver during an allocation. The controller then undoes only what it
+has begun itself (``own_part``): it once cleared the allocation of the other driver.
 """
 
 from __future__ import annotations
@@ -65,11 +65,11 @@ from holdfast.runtime.errors import Conflict, HoldfastError, NotFound
 WORKERS = 10
 RECHECK_SECONDS = 30.0
 ABORT_SECONDS = 60.0
-"""How long after its last attempt an allocation that does not go on is undone."""
+"""The time after the last attempt after which a stopped allocation is undone."""
 PARAMETERS_SECONDS = 5.0
 """How often parameters that are missing or wrong are read again, at least."""
 RECHECK_SPACING = 0.01
-"""Waiting pods are looked at again one by one after a change, 100 a second."""
+"""After a change, waiting pods are checked again one by one, 100 per second."""
 FAILED = "Failed"
 _BACKOFF = Backoff(first=0.005, limit=1000.0)
 _CLAIM, _SCHEDULING = "claim:", "podscheduling:"
@@ -77,7 +77,7 @@ log = logging.getLogger(__name__)
 
 
 class _Next(Enum):
-    """When a key is looked at again without an event."""
+    """When a key is checked again without an event."""
 
     NEVER = "never"
     PERIODICALLY = "periodically"
@@ -119,13 +119,13 @@ class DriverController:
         self._items = ClaimItems(name, handlers, self._classes.cache, self.claims)
         self._begun: dict[str, float] = {}
         self._asked: set[str] = set()
-        """Keys of PodSchedulings whose spec has changed since they were looked at."""
+        """Keys of PodSchedulings whose spec has changed since they were processed."""
         self._waiting: set[str] = set()
-        """Keys of claims and PodSchedulings that wait for something to become free."""
+        """Keys of claims and PodSchedulings that wait for a free device."""
         self._reported: dict[str, str] = {}
         """The last reasons for unsuitable nodes in an event, by uid of the PodScheduling."""
         self._rechecked: set[str] = set()
-        """Keys that have a turn to be looked at again."""
+        """Keys that are due to be checked again."""
         self._next_turn = 0.0
         self._classes.add_handler(self._on_class)
         claims.add_handler(self._on_claim)
@@ -151,7 +151,7 @@ class DriverController:
         return self._locks.is_held(uid)
 
     def recheck_waiting(self) -> None:
-        """Look at everything that waits again, soon: something has become free, or is taken."""
+        """Check all waiting keys again soon, because devices were freed or taken."""
         now = self._clock.monotonic()
         for key in self._waiting - self._rechecked:
             self._rechecked.add(key)
@@ -195,7 +195,7 @@ class DriverController:
             self.recheck_waiting()
 
     async def _sync(self, key: str) -> None:
-        """Process a key; if it waits for something, it is looked at again later."""
+        """Process a key; if it waits for something, it is processed again later."""
         then = _Next.SOON
         self._rechecked.discard(key)
         try:
@@ -240,7 +240,7 @@ class DriverController:
         self.recheck_waiting()
 
     async def _allocate_immediately(self, key: str, claim: ClassicClaim) -> _Next:
-        """Allocate an immediate claim, unless its class is missing or another driver's."""
+        """Allocate an immediate claim, unless its class is missing or belongs to another driver."""
         resource_class = self._classes.cache.get(claim.spec.resource_class_name)
         if resource_class is None or resource_class.driver_name != self.name:
             return _Next.SOON
@@ -259,7 +259,7 @@ class DriverController:
         return _Next.NEVER
 
     async def _sync_scheduling(self, key: str) -> _Next:
-        """Allocate or answer for a pod."""
+        """Allocate the claims of a pod, or answer about its nodes."""
         scheduling = await self._newest_scheduling(key)
         if scheduling is None or scheduling.metadata.deletion_timestamp is not None:
             return _Next.NEVER
@@ -283,9 +283,9 @@ class DriverController:
             return _Next.PERIODICALLY if done else _Next.SOON
 
     async def _newest_scheduling(self, key: str) -> PodScheduling | None:
-        """Return a PodScheduling; it is read again unless its event is the reason to look at it.
+        """Return a PodScheduling; it is read again unless its event caused this call.
 
-        Else a claim could be deallocated by the newest state and allocated again by an older one.
+        Otherwise the newest state could deallocate a claim, and an older one allocate it again.
         """
         name = key.removeprefix(_SCHEDULING)
         if key in self._asked:
@@ -316,7 +316,7 @@ class DriverController:
             for item in items
             for entry in item.entries
         }
-        # Before the error: without the answer the scheduler would ask for the same node again.
+        # Before the error: without the answer the scheduler would select the same node again.
         await self._schedulings.publish(scheduling, answers)
         for error in refusals:  # not tried again at once: the scheduler selects another node
             self._record_failure(_SCHEDULING + scheduling.key, error, 1)
@@ -394,7 +394,7 @@ class DriverController:
             error: Exception = HoldfastError(f"allocate returned {len(results)} results")
         except Exception as raised:
             error = raised
-        finally:  # it goes on: the time after which it is undone starts again
+        finally:  # it continues: the time after which it is undone starts again
             known = {item.claim.uid for item in items} & self._begun.keys()
             self._begun |= dict.fromkeys(known, self._clock.monotonic())
         return [error] * len(items)
@@ -405,9 +405,9 @@ class DriverController:
 
     @staticmethod
     def _raise_first(errors: Sequence[Exception]) -> None:
-        """Raise one of several errors, one that is worth an event if there is one.
+        """Raise one of several errors, preferably one that is worth an event.
 
-        A claim that does not exist any more needs nothing.
+        The error of a claim that no longer exists is ignored.
         """
         left = [error for error in errors if not isinstance(error, NotFound)]
         ranked = sorted(left, key=lambda error: not isinstance(error, ClaimError))
@@ -419,7 +419,7 @@ class DriverController:
         cause = failure.__cause__ if isinstance(failure, ClaimError) else failure
         if isinstance(cause, NotYet | Conflict | NotFound):
             return
-        if isinstance(failure.__cause__, WrongParameters):  # no event says that they are there
+        if isinstance(failure.__cause__, WrongParameters):  # no event tells that they exist
             self.queue.add_after(key, PARAMETERS_SECONDS)
         about: Object | None
         if key.startswith(_CLAIM):

@@ -1,4 +1,4 @@
-"""The controller of a classic driver with all its parts, as a process: of several, one works."""
+"""The process of a classic driver's controller; only the leader of several replicas works."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from holdfast.runtime.errors import (
 from holdfast.runtime.tasks import wait_for_first
 
 EVENT_SECONDS = 2.0
-"""How long events are still written at the end."""
+"""How long events are still written after the stop."""
 LEASE = LeaseTimes(15.0, 10.0, 5.0)
 
 log = logging.getLogger(__name__)
@@ -119,7 +119,7 @@ class ControllerProcess:
 
     async def _is_alive(self, booking: Booking) -> bool:
         if self.controller.works_on(booking.uid):
-            return True  # what it has is not known before the author's function has returned
+            return True  # its devices are unknown until the author's function has returned
         claims = self.controller.claims
         claim = claims.get(f"{booking.claim.namespace}/{booking.claim.name}")
         if claim is None or claim.uid != booking.uid:

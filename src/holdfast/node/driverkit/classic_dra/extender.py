@@ -1,7 +1,7 @@
-"""The extender of a classic driver: an autoscaler asks it what claims would get on new nodes.
+"""The extender of a classic driver: tells an autoscaler what claims would get on new nodes.
 
-HTTP POST of JSON, as scheduler extenders speak it: Go types without tags, so keys are capitalised
-in answers and read in any case.
+HTTP POST of JSON in the format of scheduler extenders: Go types without tags, so keys are
+capitalised in answers and read in any case.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ SESSION_HEADER = "session"
 MOST_SESSIONS = 8
 IDLE_SECONDS = 600.0
 _MOST_BYTES = 256 << 20
-"""A request has full nodes: 5,000 of them are some tens of megabytes."""
+"""Requests contain full nodes: 5,000 of them take some tens of megabytes."""
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 
 class _NoSession(HoldfastError):
-    """The session of a request is not known; the caller starts again."""
+    """The session of a request is unknown; the caller starts again."""
 
 
 class Sessions:
@@ -60,7 +60,7 @@ class Sessions:
         self._sessions: OrderedDict[str, tuple[Session, float]] = OrderedDict()
 
     def start(self) -> str:
-        """Start a session with what is free now and return its id."""
+        """Start a session with the devices that are free now and return its id."""
         name = secrets.token_hex(16)
         self._sessions[name] = (self._start(), self._clock.monotonic())
         while len(self._sessions) > MOST_SESSIONS:
@@ -182,7 +182,7 @@ def _json(
 
 
 def _shown(error: Exception) -> str:
-    """Return an error for the answer; one of the author's functions is logged, too."""
+    """Return an error for the answer; errors of the author's functions are also logged."""
     if isinstance(error, HoldfastError):
         return str(error)
     log.exception("an autoscaler's question cannot be answered")
@@ -229,7 +229,7 @@ class ExtenderProcess:
         self.extender = Extender(Sessions(self._session, clock), self.claims_of, self.is_ready)
 
     async def claims_of(self, pod: Pod) -> list[RequestedClaim]:
-        """Return the claims of a pod for this driver; one that is not created yet, as it will be.
+        """Return the claims of a pod for this driver; those not created yet, as they will be.
 
         Raises HoldfastError if classes or parameters are missing or wrong.
         """

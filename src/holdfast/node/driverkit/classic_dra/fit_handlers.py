@@ -51,7 +51,7 @@ from holdfast.runtime.repeated_log import Repeats
 CLASS_PARAMETERS_SECONDS = 5.0
 """How long the parameters of a class are remembered."""
 MOST_BUSY_SECONDS = 0.1
-"""How long ``fits`` may be called for nodes before other tasks have their turn."""
+"""How long ``fits`` may be called for nodes before other tasks run."""
 _WITHOUT_REASON = frozenset({NO_FREE_DEVICE, NOT_READY})
 log = logging.getLogger(__name__)
 
@@ -110,7 +110,7 @@ class FitHandlers:
     ) -> RefusedNodes:
         """Ask ``fits`` about the nodes; on a suitable selected node the devices are held.
 
-        If the selected node gives everything, no other node is looked at.
+        If the selected node gives everything, no other node is checked.
         """
         selected = asked.selected_node
         if selected:
@@ -144,7 +144,7 @@ class FitHandlers:
     async def _choices(
         self, items: Sequence[ClaimItem], nodes: Sequence[str]
     ) -> dict[str, dict[str, Choice] | str]:
-        """Ask ``fits`` about nodes; if it is slow, other tasks go on between them."""
+        """Ask ``fits`` about nodes; if it is slow, other tasks run between them."""
         by_node: dict[str, dict[str, Choice] | str] = {}
         began = self._clock.monotonic()
         for node in nodes:
@@ -176,7 +176,7 @@ class FitHandlers:
         return [await self._allocated(item, mine[item.claim.uid]) for item in items]
 
     async def check_immediate(self, items: Sequence[ClaimItem]) -> None:
-        """Raise Unsuitable if no node, or the network, has what the claims need."""
+        """Raise Unsuitable if neither a node nor the network has what the claims need."""
         pool = await self._any_pool(items)
         choices = self._choose(items, pool)
         if isinstance(choices, str):
@@ -190,7 +190,7 @@ class FitHandlers:
             await self._allocations.undo(booking, claim)
 
     def claim_changed(self, old: ClassicClaim | None, new: ClassicClaim | None) -> None:
-        """Count what the handle of an allocated claim says, whatever the inventory says."""
+        """Count the devices in the handle of an allocated claim, regardless of the inventory."""
         claim = new or old
         if claim is None:
             return
@@ -201,7 +201,7 @@ class FitHandlers:
             self.bookings.unset_claim(claim.uid)
 
     async def drop_lost(self, is_alive: Callable[[Booking], Awaitable[bool]]) -> bool:
-        """Free what claims have that no longer exist; return whether there was any."""
+        """Free the devices of claims that no longer exist; return whether there were any."""
         lost = [each for each in self.bookings.all() if not await is_alive(each)]
         for booking in lost:
             try:
@@ -216,7 +216,7 @@ class FitHandlers:
         return "" if self._functions.network else node
 
     def _choose(self, items: Sequence[ClaimItem], pool: str) -> dict[str, Choice] | str:
-        """Return a choice for each item by uid, or why not all fit; booked items keep theirs."""
+        """Return a choice for each item by uid, or why not all fit; keep existing bookings."""
         known = self.bookings.on_pool(pool)
         by_uid = {
             item.claim.uid: choice_of(known[item.claim.uid].claim)
@@ -274,7 +274,7 @@ class FitHandlers:
         return booking_of(claim.uid, claim.namespace, claim.name, handle, begun=begun)
 
     async def _any_pool(self, items: Sequence[ClaimItem]) -> str:
-        """Return where to allocate immediately: the node with most free devices that fits."""
+        """Return the node for an immediate allocation: it fits and has the most free devices."""
         if self._functions.network:
             return ""
         for item in items:
@@ -306,7 +306,7 @@ class FitHandlers:
     def _check_quota(self, items: Sequence[ClaimItem], bookings: Mapping[str, BookedClaim]) -> None:
         """Raise QuotaExceeded if the author's quota refuses one of several new claims.
 
-        Each claim is checked with those before it.
+        Each claim is checked together with the previous ones.
         """
         if self._functions.quota is None or not items:
             return
@@ -323,12 +323,12 @@ class FitHandlers:
 
 
 def _gives(item: ClaimItem, choices: Mapping[str, Choice]) -> bool:
-    """Return whether a choice needs no comparison with other nodes."""
+    """Return whether a choice is good enough without comparing other nodes."""
     return not is_optional(item.claim_parameters) or choices[item.claim.uid].amount > 0
 
 
 def usage_of(claims: Iterable[BookedClaim], namespace: str) -> NamespaceUsage:
-    """Return what the claims of a namespace have."""
+    """Return the devices that the claims of a namespace have."""
     usage = NamespaceUsage()
     for claim in claims:
         if claim.namespace != namespace:

@@ -1,4 +1,4 @@
-"""What is free on a node, and whether the requests of claims fit: pure, around ``fits``."""
+"""Compute the free devices of a node, and whether claims fit: pure functions around ``fits``."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from holdfast.runtime.errors import BadRequest, HoldfastError, Retryable
 Attribute = bool | int | str | tuple[bool | int | str, ...]
 _ZERO = Quantity(0)
 MAX_NAMES = 5
-"""How many nodes are named for one reason."""
+"""The number of nodes that are listed for one reason."""
 NO_FREE_DEVICE = "no free device fits"
 """Why a claim does not fit if ``fits`` gives no reason."""
 
@@ -30,17 +30,17 @@ class Retry(Retryable):
 
 
 class WrongChoice(HoldfastError):
-    """The function ``fits`` chose what is not free: a defect of the driver."""
+    """The function ``fits`` chose a device that is not free: a defect of the driver."""
 
 
 @dataclass(frozen=True, slots=True)
 class FreeDevice:
-    """A device of a node, or what is left of one that claims share."""
+    """A device of a node, or the rest of one that claims share."""
 
     name: str
     attributes: Mapping[str, Attribute] = field(default_factory=dict)
     capacity: Mapping[str, Quantity] = field(default_factory=dict)
-    """What is left."""
+    """The capacity that is left."""
     in_use: bool = False
     """Whether claims have shares of it: it cannot be taken whole."""
 
@@ -71,11 +71,11 @@ class Choice:
 
     devices: Sequence[Chosen] = ()
     data: Any = None
-    """For the handle, if the driver has no ``allocate``: a dataclass, or what JSON can express."""
+    """For the handle, if the driver has no ``allocate``: a dataclass or a JSON value."""
     shared: bool = False
     """Whether several pods may use the claim at a time."""
     granted: int | None = None
-    """What an optional claim got; by default the number of devices and shares."""
+    """The amount that an optional claim got; by default the number of devices and shares."""
 
     @property
     def whole(self) -> tuple[str, ...]:
@@ -89,7 +89,7 @@ class Choice:
 
     @property
     def amount(self) -> int:
-        """What the claim got, in the driver's unit."""
+        """The amount that the claim got, in the driver's unit."""
         return len(self.devices) if self.granted is None else self.granted
 
 
@@ -118,7 +118,7 @@ def quantity(value: AmountText) -> Quantity:
 
 
 def without(free: Sequence[FreeDevice], choice: Choice) -> list[FreeDevice]:
-    """Return what is left after a choice; raises WrongChoice if it is not free."""
+    """Return the devices that are left after a choice; raises WrongChoice if it is not free."""
     left = {device.name: device for device in free}
     for name in choice.whole:
         device = left.pop(name, None)
@@ -133,7 +133,7 @@ def without(free: Sequence[FreeDevice], choice: Choice) -> list[FreeDevice]:
 
 
 def remaining(devices: Iterable[FreeDevice], bookings: Iterable[Choice]) -> list[FreeDevice]:
-    """Return what bookings leave of devices; those of devices that are gone leave the rest."""
+    """Return the devices that bookings leave free; bookings of missing devices are ignored."""
     left = {device.name: device for device in devices}
     for booking in bookings:
         for name in booking.whole:
@@ -171,7 +171,7 @@ def choose(
 
 
 def reasons_text(reasons: Mapping[str, str]) -> str:
-    """Write why nodes are refused, those of the same reason together.
+    """Write why nodes are refused; nodes with the same reason are grouped.
 
     >>> reasons_text({"n2": "too old", "n1": "too old", "n3": "too hot"})
     'n1, n2: too old; n3: too hot'
@@ -189,7 +189,7 @@ def _names(nodes: Sequence[str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """How many a claim wants; with ``min`` 0 it is allocated even if nothing is free."""
+    """The number that a claim requests; with ``min`` 0 it is allocated even if nothing is free."""
 
     min: int = 1
     max: int = 1

@@ -1,4 +1,4 @@
-"""The functions with which an author makes a driver one of classic DRA."""
+"""The author's functions that make a driver one of classic DRA."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class ClassicFunctions:
     ) -> None:
         self._driver = driver
         self.structured = structured
-        """Whether the scheduler allocates a device, from a slice; None: no device."""
+        """Tells whether the scheduler allocates a device, from a slice; None: it allocates none."""
         self.params = params
         self.class_params = class_params
         self.handle = handle
@@ -58,7 +58,7 @@ class ClassicFunctions:
 
     @property
     def needs_no_inventory(self) -> bool:
-        """Whether the driver's devices are not those of nodes, or not known to the kit."""
+        """Whether the driver's devices do not belong to nodes, or are unknown to the kit."""
         return "network_inventory" in self._functions or "handlers" in self._functions
 
     @property
@@ -93,7 +93,7 @@ class ClassicFunctions:
     def wrapped(
         self, wrap: Callable[[str, Callable[..., Any]], Callable[..., Any]]
     ) -> ClassicFunctions:
-        """Return a copy with other functions, which ``wrap`` makes of names and functions."""
+        """Return a copy with wrapped functions: ``wrap`` gets the name and the function of each."""
         copy = ClassicFunctions(
             self._driver, self.params, self.class_params, self.handle, self.structured
         )
@@ -101,7 +101,7 @@ class ClassicFunctions:
         return copy
 
     def check(self, has_inventory: bool) -> None:
-        """Raise BadConfiguration for functions that do not go together."""
+        """Raise BadConfiguration for functions that cannot be combined."""
         given = self._functions
         if given and not self:
             names = ", ".join(f"@driver.{name}" for name in given)
@@ -154,11 +154,11 @@ class ClassicFunctions:
         )
 
     async def network_devices(self) -> list[Item]:
-        """Ask for the devices of the network."""
+        """Return the devices of the network."""
         return pools_of(await self._functions["network_inventory"](), "")[""]
 
     def devices_of_new_node(self, node: Node) -> list[FreeDevice] | None:
-        """Return what a node will have that an autoscaler may add, None if that is not known."""
+        """Return the devices of a node that an autoscaler may add, None if they are unknown."""
         if "new_node" not in self._functions:
             return None
         items: Iterable[Item] = self._functions["new_node"](node) or ()
@@ -170,7 +170,7 @@ class ClassicFunctions:
 
 @dataclass(slots=True)
 class NamespaceUsage:
-    """What the claims of a namespace have of a driver's devices."""
+    """The usage of a driver's devices by the claims of a namespace."""
 
     claims: int = 0
     devices: int = 0
@@ -192,7 +192,7 @@ class FitFunctions:
     parameters: Any = None
     class_parameters: Any = None
     handle: Any = None
-    """Types of the parameters and of the handle's data."""
+    """The types of the parameters and of the handle's data."""
     network: bool = False
     """Whether every node can use the devices."""
     on_node: bool = False

@@ -1,4 +1,4 @@
-"""The handle of a claim: what the driver's controller tells its node part, as JSON."""
+"""The handle of a claim: data of the driver's controller for its node part, as JSON."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from holdfast.node.driverkit.classic_dra.bookings import Booking
 
 
 class Handle(Struct, frozen=True):
-    """What a claim has; ``data`` is what the author's ``allocate`` returned, or ``fits`` chose."""
+    """The devices of a claim; ``data`` is from the author's ``allocate``, or chosen by ``fits``."""
 
     uid: str = ""
     namespace: str = ""
     name: str = ""
-    """Those of the claim."""
+    """Name, namespace and uid of the claim."""
     node: str = ""
-    """Empty for devices that every node can use."""
+    """The node; empty for devices that every node can use."""
     devices: tuple[str, ...] = ()
     shares: tuple[BookedShare, ...] = ()
     shared: bool = False
@@ -28,7 +28,7 @@ class Handle(Struct, frozen=True):
 
     @property
     def amount(self) -> int:
-        """What the claim got, in the driver's unit."""
+        """The amount that the claim got, in the driver's unit."""
         return len(self.devices) + len(self.shares) if self.granted is None else self.granted
 
 
@@ -50,7 +50,7 @@ def handle_of(booking: Booking) -> Handle:
 
 
 def with_result(booking: Booking, result: str) -> Booking:
-    """Return a booking with what the function that allocates has returned, as JSON."""
+    """Return a booking with the result of the function that allocates, as JSON."""
     claim = msgspec.structs.replace(booking.claim, result=result)
     return Booking(booking.uid, booking.pool, claim)
 
@@ -58,7 +58,7 @@ def with_result(booking: Booking, result: str) -> Booking:
 def booking_of(
     uid: str, namespace: str, name: str, handle: Handle, *, begun: bool = False
 ) -> Booking:
-    """Return the booking that the handle of an allocated claim proves."""
+    """Return the booking in the handle of an allocated claim."""
     claim = BookedClaim(
         namespace=namespace,
         name=name,

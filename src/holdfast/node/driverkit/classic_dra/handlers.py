@@ -1,4 +1,4 @@
-"""What the author of a classic driver implements: five functions."""
+"""The five functions that the author of a classic driver implements."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from holdfast.runtime.errors import Retryable
 
 
 class NotYet(Retryable):
-    """Another object is not there yet; no event is recorded."""
+    """Another object does not exist yet; no event is recorded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ Allocated = ClassicAllocation | Exception
 
 @dataclass(frozen=True, slots=True)
 class RefusedNodes:
-    """Unsuitable nodes by uid of the claim, and by node why, where the author gives a reason."""
+    """By uid of the claim: the unsuitable nodes, with the author's reasons if there are any."""
 
     by_claim: Mapping[str, Collection[str]]
     reasons: Mapping[str, str] = field(default_factory=dict)
@@ -68,14 +68,14 @@ class ClassicHandlers(Protocol):
     ) -> Sequence[Allocated]:
         """Allocate claims and return an allocation or an error for each.
 
-        They are all pending claims of one pod for this driver, for the selected node; or one claim
-        that is allocated immediately, for None. Check again what is free: nothing has reserved it.
-        ``Unsuitable`` says that the node cannot be used.
+        ``items`` are all pending claims of one pod for this driver, for the selected node; or one
+        claim that is allocated immediately, for None. Check again what is free: nothing is
+        reserved. ``Unsuitable`` says that the node cannot be used.
         """
         ...
 
     async def deallocate(self, claim: ClassicClaim) -> None:
-        """Free what a claim has; also if its allocation was only begun, or there is nothing."""
+        """Free the devices of a claim, even if its allocation was only begun, or it has none."""
         ...
 
     async def unsuitable_nodes(
@@ -88,8 +88,8 @@ class ClassicHandlers(Protocol):
         """Return the nodes on which not all items can be allocated together.
 
         ``nodes`` are those that the scheduler asks about and those of earlier answers. If the
-        selected node of ``asked`` is suitable, ``allocate`` follows; then the other nodes need not
-        be right.
+        selected node of ``asked`` is suitable, ``allocate`` follows; then the answer about other
+        nodes may be wrong.
         """
         ...
 

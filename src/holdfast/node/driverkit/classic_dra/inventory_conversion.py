@@ -29,9 +29,9 @@ MAX_BOOKING_BYTES = 2 * MAX_HANDLE_BYTES
 def booked(
     namespace: str, name: str, choice: Choice, request: ClaimParameters | None = None
 ) -> BookedClaim:
-    """Return what a claim has in the form of the API; with its request if a function allocates.
+    """Return a claim's booking in the form of the API; with its request if a function allocates.
 
-    Raises HoldfastError if it is large: all claims of a node stand in one object.
+    Raises HoldfastError if it is large: all claims of a node are in one object.
     """
     request = request or ClaimParameters()
     shares = (BookedShare(device=one.device, capacity=dict(one.capacity)) for one in choice.shares)
@@ -52,7 +52,7 @@ def booked(
 
 
 def choice_of(claim: BookedClaim) -> Choice:
-    """Return what a claim has as ``fits`` chose it."""
+    """Return a booking as the choice of ``fits``."""
     shares = (Share(one.device, one.capacity) for one in claim.shares)
     return Choice((*claim.devices, *shares), claim.data, claim.shared, claim.granted)
 

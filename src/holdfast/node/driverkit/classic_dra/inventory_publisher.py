@@ -1,4 +1,4 @@
-"""Keep the NodeInventory of a node, or of the network, as the driver's inventory says.
+"""Keep the NodeInventory of a node, or of the network, equal to the driver's inventory.
 
 A driver of both generations divides the devices of a node: each is in its NodeInventory or in its
 ResourceSlices.
@@ -78,7 +78,7 @@ class InventoryPublisher:
         """Called with the stored inventory when it is the wanted one."""
         self.problem = "the NodeInventory is not published yet"
         self.published = asyncio.Event()
-        """Set while the stored inventory is, as far as known, the wanted one."""
+        """Set while the stored inventory, as last seen, is the wanted one."""
 
     def publish(self, pools: Mapping[str, Sequence[Item]]) -> bool:
         """Publish devices from now on and return whether they changed; raises InvalidInventory."""
@@ -183,11 +183,11 @@ class DividedPublisher:
         self._is_structured = is_structured
         self._structured: list[Device] = []
         self._sets: list[CounterSet] = []
-        """Only structured devices consume of counter sets."""
+        """Only structured devices consume counter sets."""
         self._stored: NodeInventory | None = None
         """The inventory as it is stored, if it is the wanted one."""
         self._is_known = False
-        """Whether the stored inventory was seen; before, slices of an earlier process stay."""
+        """Whether the stored inventory was seen; until then, slices of an earlier process stay."""
         self._free: set[str] = set()
         """Names of the devices in slices."""
         self.published = asyncio.Event()
@@ -222,7 +222,7 @@ class DividedPublisher:
         return changed
 
     def resync(self) -> None:
-        """Compare what is stored with the devices now."""
+        """Compare the stored devices with the current ones."""
         self._inventory.resync()
         self._slices.resync()
 

@@ -1,7 +1,7 @@
-"""NodeInventories of one driver: followed by an informer, and their bookings written.
+"""Follow the NodeInventories of one driver with an informer, and write their bookings.
 
-The writes of one node are made one after the other, each for all bookings that wait for it: all
-bookings of a node are in one object, and writes at the same time would only meet as conflicts.
+The writes for one node are made one after the other, each with all bookings that wait for it: all
+bookings of a node are in one object, and concurrent writes would only conflict.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _MOST_ATTEMPTS = 5
 
 
 class InventoryStore:
-    """Keeps ``bookings`` as the NodeInventories of a namespace say, and writes to them."""
+    """Keeps ``bookings`` equal to the NodeInventories of a namespace, and writes to them."""
 
     def __init__(
         self,
@@ -72,9 +72,9 @@ class InventoryStore:
         raise self._too_many_conflicts(pool)
 
     async def protect(self, pool: str) -> None:
-        """Keep an inventory, also if its node is deleted, until ``unprotect``.
+        """Keep an inventory, even if its node is deleted, until ``unprotect``.
 
-        A finalizer does it: while it is not known what the author's ``allocate`` returned, only the
+        A finalizer does this: while the result of the author's ``allocate`` is unknown, only the
         booking tells that it was called.
         """
         async with self._locks.setdefault(pool, asyncio.Lock()):
@@ -90,7 +90,7 @@ class InventoryStore:
         raise self._too_many_conflicts(pool)
 
     async def unprotect(self) -> None:
-        """Let inventories go, for which no ``allocate`` has an unknown outcome."""
+        """Remove the finalizers of inventories for which no ``allocate`` has an unknown outcome."""
         for pool in self.bookings.pools():
             async with self._locks.setdefault(pool, asyncio.Lock()):
                 inventory = self.bookings.inventory(pool)
@@ -99,12 +99,12 @@ class InventoryStore:
                 finalizers = inventory.metadata.finalizers
                 if self._finalizer in finalizers:
                     kept = [each for each in finalizers if each != self._finalizer]
-                    await self._patch_finalizers(pool, kept)  # else in the next round
+                    await self._patch_finalizers(pool, kept)  # otherwise in the next round
 
     async def remove(self, booking: Booking, answer: NodeAnswer | None) -> None:
         """Remove the booking of a claim from memory and from the inventory.
 
-        ``answer`` is the node's answer by which that was decided; raises NotYet if it is older.
+        ``answer`` is the node's answer that caused this; raises NotYet if it is outdated.
         """
         async with self._locks.setdefault(booking.pool, asyncio.Lock()):
             for _ in range(_MOST_ATTEMPTS):
@@ -152,7 +152,7 @@ class InventoryStore:
         return not booking.claim.has_nothing and not self.bookings.is_stored(booking)
 
     async def _patch(self, pool: str, allocated: dict[str, Any]) -> bool:
-        """Write bookings; return False if the inventory was changed meanwhile and is read again."""
+        """Write bookings; return False if the inventory was changed before and is read again."""
         return await self._send(
             pool, lambda inventory: _bookings_patch(inventory, allocated), "status"
         )
@@ -229,7 +229,7 @@ def _bookings_patch(inventory: NodeInventory, allocated: dict[str, Any]) -> list
 
 
 def _may_help(old: NodeInventorySpec, new: NodeInventorySpec) -> bool:
-    """Return whether a change may let claims be allocated; that an answer is gone does not."""
+    """Return whether a change may let claims be allocated; a removed answer does not."""
     before = {uid for uid, answer in old.answers.items() if answer.is_final}
     now = {uid for uid, answer in new.answers.items() if answer.is_final}
     return bool(now - before) or msgspec.structs.replace(old, answers=new.answers) != new

@@ -1,4 +1,4 @@
-"""What a driver does with a claim and answers in a PodScheduling: pure functions."""
+"""Decide what a driver does with a claim and answers in a PodScheduling: pure functions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from holdfast.state.classic_dra.claim_state import is_protected
 
 
 class ClaimStep(Enum):
-    """What a claim needs of its driver, apart from the negotiation about pods."""
+    """What a claim needs from its driver, apart from the negotiation about pods."""
 
     NOTHING = "nothing"
     ALLOCATE = "allocate at once"
@@ -50,14 +50,14 @@ def is_foreign(claim: ClassicClaim, driver: str) -> bool:
 
 
 def own_part(claim: ClassicClaim, driver: str) -> ClassicClaim:
-    """Return a claim without what another driver has allocated: only what this one had begun."""
+    """Return a claim without another driver's allocation: only with what this driver had begun."""
     if not is_foreign(claim, driver):
         return claim
     return msgspec.structs.replace(claim, status=ClassicClaimStatus())
 
 
 def nodes_to_check(scheduling: PodScheduling, entries: Collection[str]) -> list[str]:
-    """Return the nodes to answer about, sorted: asked ones, and those answered before."""
+    """Return the nodes to answer about, sorted: those asked about, and those answered before."""
     nodes = set(scheduling.spec.potential_nodes)
     if scheduling.spec.selected_node:
         nodes.add(scheduling.spec.selected_node)
@@ -68,7 +68,7 @@ def nodes_to_check(scheduling: PodScheduling, entries: Collection[str]) -> list[
 
 
 def open_question(scheduling: PodScheduling, entries: Collection[str]) -> PodSchedulingSpec:
-    """Return what the scheduler asks, without potential nodes that other drivers have rejected.
+    """Return the scheduler's question, without potential nodes that other drivers have rejected.
 
     A driver that prefers one of those would reject all others, and the pod would wait for ever.
     """
@@ -99,7 +99,7 @@ def answer(nodes: Collection[str], selected: str) -> list[str]:
 def changed_claims(
     scheduling: PodScheduling, answers: Mapping[str, Sequence[str]]
 ) -> list[dict[str, Any]] | None:
-    """Return ``status.claims`` with the answers by entry, or None if it has them already.
+    """Return ``status.claims`` with the answers by entry, or None if it already has them.
 
     Entries of other drivers stay as they are.
     """

@@ -2,7 +2,7 @@
 
 The controller books devices in the status of the inventory; the node part calls the author's
 function for each booking and writes the answer into the spec. A node may read only its own
-inventory by name, so it is read again and again rather than watched.
+inventory by name, so the inventory is polled rather than watched.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class NodeAllocation:
         self._node = node
         self._function = function
         self._types = types
-        """Of the parameters of claims and of classes."""
+        """The types of the parameters of claims and of classes."""
         self._repeats = Repeats(now=clock.monotonic)
 
     async def run(self) -> None:
@@ -60,8 +60,8 @@ class NodeAllocation:
     async def answer_all(self) -> None:
         """Answer the bookings that have no answer, and remove answers without booking.
 
-        That a call is about to begin is stored first: from then on the booking stays until it is
-        answered, so that no result of a call is lost.
+        Before a call, its begin is stored: from then on the booking stays until it is answered, so
+        that no result of a call is lost.
         """
         try:
             inventory = await self._client.get(NODE_INVENTORIES, self._node, self._namespace)
@@ -84,7 +84,7 @@ class NodeAllocation:
             await self._client.patch(NODE_INVENTORIES, self._node, body, self._namespace)
 
     async def _answer(self, uid: str, claim: BookedClaim) -> NodeAnswer | None:
-        """Call the author's function; None if it fails, and is called again."""
+        """Call the author's function; None if it fails and will be called again."""
         try:
             request, of_class = request_of(claim, *self._types)
             data = await self._function(request, choice_of(claim), of_class, uid)

@@ -1,4 +1,4 @@
-"""Claims of classic DRA on a node: what their handles say, and the claim behind a shadow."""
+"""Claims of classic DRA on a node: the content of their handles, and the claim of a shadow."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from holdfast.runtime.errors import NotFound
 
 
 def classic_claim(namespace: str, name: str, uid: str, handle: str, data_type: Any) -> Claim:
-    """Return a claim with the devices of its handle; a handle of the author's own stays text."""
+    """Return a claim with the devices of its handle; a handle that the author wrote stays text."""
     decoded_handle = decode_handle(handle, data_type)
     if decoded_handle is None:
         return Claim(namespace, name, uid, (), handle)

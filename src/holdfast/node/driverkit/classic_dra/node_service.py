@@ -13,13 +13,13 @@ from holdfast.node.kubelet_api import dra_classic_pb2, dra_classic_pb2_grpc
 from holdfast.runtime.errors import HoldfastError, NotFound
 
 CLASSIC_VERSION = "1.0.0"
-"""Version with which a driver registers that serves classic claims."""
+"""The version that a driver registers if it serves classic claims."""
 T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 
 class Preparation(Protocol):
-    """What the service needs of ``ClaimPreparation``."""
+    """The part of ``ClaimPreparation`` that the service needs."""
 
     async def prepare_classic(
         self, namespace: str, name: str, uid: str, handle: str

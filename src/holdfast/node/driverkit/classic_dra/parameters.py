@@ -1,6 +1,6 @@
 """Parameters of claims and classes: objects of any kind, read as dataclasses of the author.
 
-The CRDs of their kinds are made of the same dataclasses.
+The CRDs of their kinds are generated from the same dataclasses.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class WrongParameters(HoldfastError):
 
 
 class ParameterReader:
-    """Reads the objects that ``parametersRef`` names; kinds are found by discovery."""
+    """Reads the objects named by ``parametersRef``; kinds are found by discovery."""
 
     def __init__(self, client: Client) -> None:
         self._client = client

@@ -85,7 +85,7 @@ class ClaimItems:
 
 
 class ClaimLocks:
-    """One lock for each uid that is worked on."""
+    """One lock for each claim in work, by uid."""
 
     def __init__(self, claims: WrittenObjects[ClassicClaim]) -> None:
         self._claims = claims
@@ -96,7 +96,7 @@ class ClaimLocks:
     async def hold(self, claims: Sequence[ClassicClaim]) -> AsyncIterator[list[ClassicClaim]]:
         """Lock claims, given in the order of their uids, and yield their newest versions.
 
-        Raises NotYet if one was deleted, or created again, meanwhile.
+        Raises NotYet if one was deleted, or created again, before it was locked.
         """
         taken: list[str] = []
         try:
@@ -110,7 +110,7 @@ class ClaimLocks:
                 self._leave(uid)
 
     def is_held(self, uid: str) -> bool:
-        """Return whether a claim is worked on."""
+        """Return whether a claim is in work."""
         return uid in self._users
 
     async def _take(self, uid: str) -> None:

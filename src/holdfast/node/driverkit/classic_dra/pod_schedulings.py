@@ -16,7 +16,7 @@ from holdfast.runtime.errors import NotFound
 
 
 class PodSchedulings:
-    """The negotiations that go on, with the driver's own answers."""
+    """The current negotiations, with the driver's own answers."""
 
     def __init__(self, client: Client, informer: Informer[PodScheduling]) -> None:
         self._client = client
@@ -64,6 +64,6 @@ class PodSchedulings:
             pod = await self._client.get(PODS, scheduling.name, scheduling.namespace)
         except NotFound:
             return None
-        # A scheduler that is killed when it has bound a pod leaves the PodScheduling.
+        # A scheduler that is killed after it has bound a pod leaves the PodScheduling behind.
         gone = pod.terminating or pod.finished or bool(pod.spec.node_name)
         return None if gone or not is_controlled_by(scheduling, pod) else pod

@@ -1,7 +1,7 @@
-"""Sessions of an autoscaler, which asks what claims would get on nodes that do not exist yet.
+"""Sessions of an autoscaler, to ask what claims would get on nodes that do not exist yet.
 
-A session has a copy of what is free and books claims in it, by the author's ``fits``: so the answer
-cannot differ from a real allocation. Pure.
+A session has a copy of the free devices and books claims in it, by the author's ``fits``: so the
+answer cannot differ from a real allocation. Pure.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ class RequestedClaim:
     """A claim of a pod for this driver, with its class and parameters."""
 
     claim: ClassicClaim
-    """As it is stored, or as it would be created for the pod."""
+    """The stored claim, or the claim that would be created for the pod."""
     resource_class: ClassicClass
     request: ClaimParameters
 
 
 @dataclass(frozen=True, slots=True)
 class UnusableNode:
-    """Why a pod's claims cannot be used on a node; ``everywhere``: neither on a new one."""
+    """Why a pod's claims cannot be used on a node; ``everywhere``: nor on a new node."""
 
     reason: str
     everywhere: bool = False
@@ -48,15 +48,15 @@ class UnusableNode:
 @dataclass(slots=True)
 class _Allocated:
     node: str
-    """Empty if every node can use it."""
+    """The node; empty if every node can use it."""
     shared: bool
     users: set[str] = field(default_factory=set)
 
 
 class Session:
-    """A simulation: what is free, and the claims that were allocated in it.
+    """A simulation: the free devices, and the claims that were allocated in it.
 
-    ``new_node`` returns what a node has that has no inventory, None if that is not known.
+    ``new_node`` returns the devices of a node without an inventory, None if they are unknown.
     """
 
     def __init__(

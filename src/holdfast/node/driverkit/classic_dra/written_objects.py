@@ -48,6 +48,6 @@ class WrittenObjects(Generic[T]):
 
 
 def _version(obj: Object) -> int:
-    """Return a resource version as a number; one that is none counts as the oldest."""
+    """Return a resource version as a number; text that is not a number counts as the oldest."""
     text = obj.metadata.resource_version
     return int(text) if text.isdigit() else 0
