@@ -1,4 +1,4 @@
-"""The Container Device Interface: what a container needs to use a device, in files by drivers.
+"""The Container Device Interface: drivers write to files what a container needs for a device.
 
 Lives here: the types of CDI specs, their rules, reading and writing files, resolving qualified
 names (``vendor/class=name``) to container edits. May not live here: applying the edits to a

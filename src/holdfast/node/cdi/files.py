@@ -25,7 +25,7 @@ class InvalidSpec(Refused):
 
 
 def read_spec(path: Path) -> CdiSpec:
-    """Read a file strictly: unknown fields, wrong values and too low versions raise InvalidSpec."""
+    """Read a file strictly: unknown fields, wrong values and too old versions raise InvalidSpec."""
     try:
         text = path.read_bytes()
         raw = msgspec.json.decode(text) if path.suffix == ".json" else yaml.safe_load(text)
@@ -42,7 +42,7 @@ def decode_spec(raw: Any, source: str) -> CdiSpec:
     if not isinstance(raw, dict):
         raise InvalidSpec(f"{source}: must be an object")
     spec = decode_struct(CdiSpec, raw, "", causes)
-    # The rules would repeat what the types say of a field that could not be decoded.
+    # The rules would repeat the type error of a field that could not be decoded.
     _raise_if_any(causes or list(check_spec(spec)), source)
     return spec
 

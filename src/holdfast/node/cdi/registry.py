@@ -23,7 +23,7 @@ class UnresolvableDevice(Refused):
 
 
 class CdiRegistry:
-    """The devices in the files of directories; a device of a later directory hides earlier ones.
+    """The devices in the files of directories; a later directory takes precedence.
 
     Files are read when names are resolved; unchanged files (inode, size, time) are not read again.
     """
@@ -35,7 +35,7 @@ class CdiRegistry:
     def resolve(self, names: Iterable[str]) -> ContainerEdits:
         """Return the merged edits of devices, in order; raises UnresolvableDevice.
 
-        The edits of a spec come once, before those of the first of its devices.
+        The edits of a spec are added once, before those of its first device.
         """
         names = tuple(dict.fromkeys(names))
         devices, problems = self._devices()
@@ -62,7 +62,7 @@ class CdiRegistry:
         }
 
     def _devices(self) -> tuple[dict[str, tuple[CdiSpec, CdiDevice]], dict[str, str]]:
-        """Return the devices by qualified name, and why names of files are not among them."""
+        """Return the devices by qualified name, and why some names in files are missing."""
         devices: dict[str, tuple[CdiSpec, CdiDevice]] = {}
         problems: dict[str, str] = {}
         specs = self._read()
@@ -99,7 +99,7 @@ class CdiRegistry:
             try:
                 stat = path.stat()
             except OSError:
-                continue  # removed meanwhile
+                continue  # removed since then
             version = (stat.st_ino, stat.st_size, stat.st_mtime_ns)
             known = self._files.get(path)
             files[path] = (version, known[1] if known and known[0] == version else _read(path))

@@ -77,7 +77,7 @@ class IntelRdt(Struct, frozen=True):
 
 
 class ContainerEdits(Struct, frozen=True):
-    """What changes in a container: environment, device nodes, mounts, hooks and more."""
+    """Changes to a container: environment, device nodes, mounts, hooks and more."""
 
     env: tuple[str, ...] = ()
     device_nodes: tuple[DeviceNode, ...] = ()
@@ -91,7 +91,7 @@ class ContainerEdits(Struct, frozen=True):
         return self != ContainerEdits()
 
     def __add__(self, other: ContainerEdits) -> ContainerEdits:
-        """Return both edits, those of ``other`` after these."""
+        """Return both edits; those of ``other`` come second."""
         return ContainerEdits(
             env=self.env + other.env,
             device_nodes=self.device_nodes + other.device_nodes,
@@ -104,7 +104,7 @@ class ContainerEdits(Struct, frozen=True):
 
     @property
     def environment(self) -> dict[str, str]:
-        """The environment by name; of two values the later one counts.
+        """The environment by name; the later of two values counts.
 
         >>> ContainerEdits(env=("A=1", "B=x=y", "A=2")).environment
         {'A': '2', 'B': 'x=y'}

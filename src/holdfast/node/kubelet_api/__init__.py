@@ -1,9 +1,8 @@
-"""What a kubelet and the plugins of its node say to each other, over gRPC on Unix sockets.
+"""The gRPC messages between a kubelet and the plugins of its node, on Unix sockets.
 
 Lives here: the ``.proto`` files, with upstream's packages, services and field numbers, the modules
-``*_pb2`` and ``*_pb2_grpc`` that ``tools/generate_kubelet_api.py`` makes of them, and the names
-that both sides agree on.
-May not live here: code that calls, serves or decides (agent, driverkit).
+``*_pb2`` and ``*_pb2_grpc`` that ``tools/generate_kubelet_api.py`` generates, and the names that
+both sides use. May not live here: code that calls, serves or decides (agent, driverkit).
 
 - ``plugin_registration``: ``pluginregistration.Registration``, in ``plugins_registry/``;
 - ``dra_v1``, ``dra_v1beta1``: ``DRAPlugin``, the drivers of structured DRA;
@@ -32,7 +31,7 @@ UNHEALTHY = "Unhealthy"
 """Health of a device of a device plugin; everything but ``Healthy`` is unhealthy."""
 
 LONGEST_SOCKET_PATH = 107
-"""Bytes that the path of a Unix socket may have on Linux."""
+"""The most bytes of the path of a Unix socket on Linux."""
 REGISTRY_DIRECTORY = "plugins_registry"
 """Directory of a node in which plugins put the socket that serves Registration."""
 PLUGINS_DIRECTORY = "plugins"
