@@ -1,4 +1,4 @@
-"""The ``holdfast`` program: its commands, and how their errors and log records are printed."""
+"""The ``holdfast`` program: its commands, and the output of errors and log records."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ class LogFormatter(logging.Formatter):
 
 def main() -> None:
     """Run the command line; print a HoldfastError as one sentence, without a traceback."""
-    # At its import NumPy starts a BLAS thread for each core, which Holdfast never uses.
+    # When imported, NumPy starts a BLAS thread for each core; Holdfast never uses them.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(LogFormatter())

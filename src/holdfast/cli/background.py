@@ -16,10 +16,10 @@ from holdfast.runtime.settings import ClusterSettings, NodeSettings
 
 START_SECONDS = 120.0
 STOP_SECONDS = 75.0
-"""More than the components (45 s) and after them the API server (15 s) need at most."""
+"""More than the components (45 s) and then the API server (15 s) need at most."""
 _TICK = 0.02
 _STOPPED = (0, -signal.SIGTERM)
-"""How a process ends that is stopped while it starts."""
+"""The exit codes of a process that is stopped while it starts."""
 
 
 def start(settings: ClusterSettings) -> None:

@@ -276,7 +276,7 @@ def descheduler(
 ) -> None:
     """Write PodMigrationJobs for pods that should run elsewhere, until SIGINT or SIGTERM.
 
-    The jobs are carried out by the controllers; see `holdfast controllers`.
+    The controllers run the jobs; see `holdfast controllers`.
     """
     from holdfast.cli.descheduler_command import run_descheduler
 
@@ -316,7 +316,7 @@ def agent(
     """Run the agent of one node against any API server, until SIGINT or SIGTERM.
 
     It registers the node and does what a kubelet does: it calls the drivers of devices, runs the
-    node's pods and reports their status. Processes of pods go on after its end.
+    node's pods and reports their status. Processes of pods keep running after it ends.
     """
     from holdfast.cli.agent_command import run_agent
 
@@ -344,7 +344,7 @@ def why(
 ) -> None:
     """Explain why a pod is on its node, or has none.
 
-    POD is a name, or NAMESPACE/NAME. The decision is made again, here, over the objects of the
+    POD is a name, or NAMESPACE/NAME. The decision is repeated locally, from the objects of the
     cluster; nothing is changed, and preemption is a dry run.
     """
     from holdfast.cli.why_command import explain_pod

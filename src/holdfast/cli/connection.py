@@ -41,8 +41,8 @@ SCHEDULING_RESOURCES: tuple[Resource[Any], ...] = (
     scheme.CSI_DRIVERS, scheme.CSI_STORAGE_CAPACITIES, scheme.VOLUME_ATTACHMENTS,
     scheme.SERVICES, scheme.REPLICATION_CONTROLLERS, scheme.REPLICASETS, scheme.STATEFULSETS,
 )  # fmt: skip
-"""Every resource that a scheduling decision depends on; rules in each version: a server may serve
-either."""
+"""Every resource that a scheduling decision depends on; taint rules in both versions, because a
+server may serve either."""
 
 
 @asynccontextmanager
@@ -65,7 +65,7 @@ async def connect(kubeconfig: Path | None, name: str) -> AsyncIterator[tuple[Cli
 async def list_all(
     client: Client, resources: Iterable[Resource[Any]] | None = None
 ) -> list[Object]:
-    """List all objects of these resources; by default of all that scheduling reads."""
+    """List all objects of these resources; by default, of all resources that scheduling reads."""
     if resources is None:
         classic = await find_classic_resources(client)
         resources = (*SCHEDULING_RESOURCES, *(classic.all if classic is not None else ()))
@@ -79,14 +79,14 @@ async def list_objects(client: Client, resource: Resource[T]) -> tuple[T, ...]:
         return (await client.list(resource, unreadable=_warn_unreadable)).items
 
     try:
-        # A server is busy, say, while it reads the objects of a CRD that is new.
+        # For example, a server is busy while it reads the objects of a new CRD.
         return await retry(work, SystemClock(), tries=5, on=TooManyRequests)
     except NotFound:
         return ()
 
 
 async def list_if_allowed(client: Client, resource: Resource[T]) -> tuple[T, ...]:
-    """List all objects of a resource; none if it is not served, or the reader has no right to."""
+    """List all objects of a resource; none if it is not served, or the user may not list it."""
     try:
         return await list_objects(client, resource)
     except Forbidden:

@@ -32,7 +32,7 @@ class DeschedulerState(ElectedState):
     process: DeschedulerProcess
 
     def failure(self) -> str:
-        """Return that the descheduler has ended, or ""."""
+        """Return a message if the descheduler has ended, else ""."""
         return "" if self.process.healthy else "the descheduler has ended"
 
 
@@ -64,7 +64,7 @@ def run_descheduler(
 
 
 def print_warnings(configuration: DeschedulerConfiguration, config: Path | None) -> None:
-    """Print what is valid in a file but probably a mistake."""
+    """Print warnings about parts of a file that are valid but probably mistakes."""
     for warning in configuration.warnings:
         print(f"holdfast: warning: {config}: {warning}", file=sys.stderr, flush=True)
 
@@ -75,7 +75,7 @@ async def _once(kubeconfig: Path | None, settings: DeschedulerProcessSettings) -
 
 
 def moves_text(moves: Sequence[PlannedMove], *, dry_run: bool) -> str:
-    """Return a table of the pods to move, and what was done about it."""
+    """Return a table of the pods to move, and of what was done with each."""
     if not moves:
         return "no pod should move"
     rows = [

@@ -1,4 +1,4 @@
-"""Format what stands in the way of a pod's devices as text, and what to do about it."""
+"""Format as text what prevents the allocation of a pod's devices, and what to do about it."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _ADVICE_FOR_RESOURCES = {
 
 
 def device_lines(answer: JsonObject) -> list[str]:
-    """Format what an explanation says about the pod's claims and extended resources."""
+    """Format the part of an explanation about the pod's claims and extended resources."""
     for point, advice in _ADVICE_BEFORE_FILTERS.items():
         rejection = answer.get(point) or {}
         if rejection.get("plugin") == PLUGIN:
@@ -53,7 +53,7 @@ def device_lines(answer: JsonObject) -> list[str]:
     details = (answer.get("details") or {}).get(PLUGIN)
     if not details:
         return []
-    # After an error of a selector it is not known what serves the resource.
+    # After an error of a selector it is unknown what serves the resource.
     failed = bool(answer.get("error"))
     resources = details["extendedResources"]
     lines = [line for one in resources for line in _resource(one, failed=failed)]
@@ -76,7 +76,7 @@ def device_lines(answer: JsonObject) -> list[str]:
 
 
 def _examined(details: JsonObject) -> Iterable[str]:
-    """Format how many nodes were examined, if that were not all of them, with all devices."""
+    """Format how many nodes were examined, unless all nodes and all devices were."""
     rejected, examined = details["rejectedNodes"], details["examinedNodes"]
     partly = details["partlyExaminedNodes"]
     if examined < rejected or partly:
@@ -110,7 +110,7 @@ def _subject(request: JsonObject, alternative: JsonObject) -> str:
 
 
 def _closest(alternative: JsonObject) -> Iterable[str]:
-    """Format the device that came closest, with everything that it lacks."""
+    """Format the closest device, with everything that it lacks."""
     closest, count = alternative["closest"], alternative["count"]
     if not closest:
         return
@@ -126,7 +126,7 @@ def _closest(alternative: JsonObject) -> Iterable[str]:
 
 
 def _advice(request: JsonObject, alternative: JsonObject) -> Iterable[str]:
-    """Format what to do about the obstacles of the closest device, or about the most frequent."""
+    """Format what to do about the closest device's obstacles, or about the most frequent one."""
     closest = alternative["closest"]
     obstacles = closest["obstacles"] if closest else alternative["obstacles"][:1]
     known = _ADVICE | _ADVICE_FOR_RESOURCES if request["extendedResource"] else _ADVICE

@@ -33,7 +33,7 @@ class ElectedState(ProcessState):
         return {**ProcessState.ready_checks(self), "informer-sync": self.informer_sync}
 
     def working(self) -> str:
-        """Return why the process that leads does not work, or ""."""
+        """Return why the leading process does not work, or ""."""
         if self.leads() and self.process.ready and not self.stopping():
             return self.failure()
         return ""
@@ -53,7 +53,7 @@ async def run_with_pages(
     """Run a process until ``stop`` is set; raises the error that ends it before that."""
     page = await HealthServer.start(health_port, state)
     if process.leader_elect:
-        # A replica that waits for the lease should log which holder it waits for.
+        # A replica that waits for the lease should log the current holder.
         logging.getLogger(LeaderElection.__module__).setLevel(logging.INFO)
         print(f"waiting for the lease {process.lease} as {process.identity}", flush=True)
     try:

@@ -41,7 +41,7 @@ def notes(answer: dict[str, Any]) -> list[str]:
 
 
 def before_decision(answer: dict[str, Any]) -> list[str]:
-    """Format what does not depend on the decision: the pod's node, or what keeps it from one."""
+    """Format what does not depend on the decision: the pod's node, or why it has none."""
     return [*start_lines(answer), *current_node(answer), *progress_lines(answer)]
 
 
@@ -86,7 +86,7 @@ def _policies(policies: Iterable[dict[str, Any]]) -> list[str]:
 
 
 def rejected_nodes(nodes: Iterable[dict[str, Any]]) -> list[str]:
-    """Format the rejected nodes, those with the same reason in one line."""
+    """Format the rejected nodes; nodes with the same reason share a line."""
     groups: dict[tuple[str, str], list[str]] = defaultdict(list)
     for node in nodes:
         if not node["feasible"]:

@@ -2,7 +2,7 @@
 
 Python searches all live objects for garbage cycles whenever their number has grown by a quarter.
 With 50,000 pods one such search blocks the loop for 0.2 s and finds nothing: API values, most of
-the memory, cannot form cycles (``api.meta.Struct``), and the scheduler's own data does not.
+the memory, cannot form cycles (``api.meta.Struct``), and the scheduler's own data forms none.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import gc
 
 YOUNG_GENERATION_THRESHOLD = 5_000
 """New objects between two collections of the youngest generation, each about 0.5 ms. A decision
-creates many short-lived objects; with Python's default of 700 collections take 5 % of the time."""
+creates many short-lived objects; with Python's default of 700, collections take 5 % of the time."""
 
 
 def freeze_existing_objects() -> None:

@@ -52,7 +52,7 @@ class ProcessState:
         return "process is shutting down" if self.stopping() else ""
 
     def pages(self) -> list[web.RouteDef]:
-        """Return the pages besides the health checks."""
+        """Return the pages in addition to the health checks."""
         return [
             web.get("/metrics", self._metrics),
             web.get("/configz", self._configz),
@@ -133,7 +133,7 @@ def plain_text(body: bytes) -> web.Response:
 class HealthCheckRoutes:
     """/healthz, /livez or /readyz: named checks with upstream's names.
 
-    Each check has a page of its own, and ``?exclude=`` leaves it out.
+    Each check also has its own page, and ``?exclude=`` leaves it out.
     """
 
     def __init__(self, name: str, checks: HealthChecks) -> None:

@@ -1,4 +1,4 @@
-"""The value of ``--node-shape``: what every registered node has."""
+"""The value of ``--node-shape``: the resources of every registered node."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from holdfast.runtime.errors import BadRequest
 from holdfast.runtime.settings import THREADS_PER_CORE, NodeShape
 
 _MOST = {"numa": 8, "koordinator-gpus": 64}
-"""What is published, and how much of it; a kubelet refuses more NUMA nodes as well."""
+"""The limits of published parts; a kubelet refuses more NUMA nodes as well."""
 MOST_CPUS = 1024
-"""What a NodeResourceTopology can list: its annotation has a limited size."""
+"""The most CPUs of a NodeResourceTopology: its annotation has a limited size."""
 
 
 def parse_node_shape(text: str) -> NodeShape:

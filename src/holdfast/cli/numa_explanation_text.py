@@ -1,4 +1,4 @@
-"""Format what a pod lacks of CPUs, NUMA nodes and shared devices as text, and what to do."""
+"""Format the CPUs, NUMA nodes and shared devices that a pod lacks, and what to do about it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _ADVICE = {
 
 
 def numa_and_device_lines(answer: JsonObject) -> list[str]:
-    """Format what an explanation says about CPUs, NUMA nodes and shared devices."""
+    """Format the part of an explanation about CPUs, NUMA nodes and shared devices."""
     if answer.get("schedulable"):
         return []
     details = answer.get("details") or {}
@@ -65,7 +65,7 @@ def _cpu_lines(details: JsonObject | None) -> Iterable[str]:
 
 
 def _needed_cpus(details: JsonObject, numa_policy: str | None) -> str:
-    """Write how many CPUs and what of NUMA nodes the pod needs."""
+    """Write the CPUs and the amounts of NUMA nodes that the pod needs."""
     cpus, aligned = details["cpus"], f", aligned by {numa_policy}" if numa_policy else ""
     if not cpus:
         return f"{_listed(details['requests'])}{aligned}"
@@ -76,7 +76,7 @@ def _needed_cpus(details: JsonObject, numa_policy: str | None) -> str:
 
 
 def _closest(closest: JsonObject) -> str:
-    """Write what is free on the closest node, and what holds the rest."""
+    """Write what is free on the closest node, and the holders of the rest."""
     if closest["numaPolicy"]:
         of_nodes = [
             f"NUMA node {one['node']} has {_listed(one['available'])}"
@@ -130,7 +130,7 @@ def _device_lines(details: JsonObject | None) -> Iterable[str]:
 
 
 def _needed(amounts: JsonObject) -> str:
-    """Write amounts of which some may be zero, because the pod does not name them."""
+    """Write amounts; those that the pod does not request may be zero."""
     named = {name: amount for name, amount in amounts.items() if amount}
     return amounts_text(amounts) if len(named) != 1 else _one(*next(iter(named.items())))
 

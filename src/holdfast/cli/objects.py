@@ -1,8 +1,8 @@
 """Read API objects from files and lines, with the defaults that an API server would have stored.
 
-Pods and nodes are decoded directly if defaulting would change nothing that scheduling reads: there
-are many of them. All other objects are defaulted first, as the API server does. Errors name the
-document and the field.
+Pods and nodes are decoded directly if defaulting would change nothing that scheduling reads,
+because there are many of them. All other objects are defaulted first, as the API server does.
+Errors name the document and the field.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _OTHER_VERSIONS = {
     ("resource.k8s.io", "v1beta1"),
     ("resource.k8s.io", "v1beta2"),
 }
-"""Versions that are read besides those in ``scheme``; ``V1BETA1`` converts where they differ."""
+"""Versions that are read as well as those in ``scheme``; ``V1BETA1`` converts if they differ."""
 _AMOUNTS = frozenset({
     "requests", "limits", "capacity", "allocatable", "allocated", "overhead", "maxResources",
     "allocatedResources",
@@ -102,7 +102,7 @@ def read_object(document: Manifest) -> Object | None:
 
 
 def object_error(document: Manifest, fault: Exception) -> BadRequest:
-    """Return a precise error for an object that was decoded but cannot be scheduled with."""
+    """Return a precise error for an object that was decoded but is useless for scheduling."""
     try:
         head = _read_head(document)
         resource = _TYPED[head.api_version.rpartition("/")[0], head.kind]
@@ -201,7 +201,7 @@ def _read_in_full(document: Manifest, resource: Resource[Any]) -> Object:
         obj: Object = convert_object(raw, resource.type)
     except _FAULTS as error:
         where = f"{document.where} ({resource.kind} {_name_of(raw)})"
-        # The error of defaulting repeats the kind, which is in the message already.
+        # The error of defaulting repeats the kind, which is already in the message.
         cause = error.__cause__ if isinstance(error.__cause__, BadRequest) else error
         field, words = _field_of(cause)
         raise BadRequest(f"{where}: {_bad_amount(raw) or field}: {words}") from error

@@ -1,6 +1,6 @@
-"""What keeps a pod from its node besides the decision: its claims, its binding, its start there.
+"""Explain delays of a pod other than the decision: its claims, its binding, its start.
 
-Data in the shape that ``holdfast why`` prints, and the same as text.
+Functions return data in the shape that ``holdfast why`` prints, or the same as text.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def claims_in_preparation(world: World, pod: Pod) -> JsonObject:
 
 
 def devices_in_preparation(world: World, pod: Pod) -> JsonObject:
-    """Return the claims for which the binding of a pod waits, as ``waitsForDevices``."""
+    """Return the claims that the binding of a pod waits for, as ``waitsForDevices``."""
     if pod.spec.node_name:
         return {}
     waiting = [
@@ -70,7 +70,7 @@ def devices_in_preparation(world: World, pod: Pod) -> JsonObject:
 def _structured_claims(world: World, pod: Pod) -> list[ResourceClaim]:
     """Return the claims that a pod names, none if one is missing.
 
-    And that of its extended resources, if the pod is bound with it or is being bound.
+    Includes the claim of its extended resources, if the pod is bound with it or is being bound.
     """
     claims = world.devices.claims
     try:
@@ -105,9 +105,9 @@ def drivers_of_claims(world: World, pod: Pod) -> list[str]:
 
 
 async def read_reports(client: Client, pod: Pod) -> JsonObject:
-    """Return what other components report about a pod: no claim was made, or it does not start.
+    """Return other components' reports about a pod: no claim was made, or it does not start.
 
-    Each is the last event about that.
+    Each report is the last event about its subject.
     """
     if pod.spec.node_name and pod.status.phase != "Pending":
         return {}
@@ -130,7 +130,7 @@ async def add_claim_failures(client: Client, world: World, pod: Pod, answer: Jso
 
 
 def _last_warning(events: Iterable[Event], node: str) -> JsonObject:
-    """Return the last warning from the node; without a host it may be of another component."""
+    """Return the last warning from the node; without a host it may be from another component."""
     warnings = [e for e in events if e.type == "Warning" and _is_from(e, node)]
     last = warnings[-1] if warnings else None
     return {"reason": last.reason if last else None, "message": last.message if last else None}
@@ -143,12 +143,12 @@ def _is_from(event: Event, node: str) -> bool:
 
 
 def progress_lines(answer: JsonObject) -> list[str]:
-    """Format what keeps a pod from its node although it fits: it comes before the decision."""
+    """Format why a pod that fits has no node yet; this text comes before the decision."""
     pod, now = answer["pod"], "if it were scheduled now:"
     if answer.get("nodeName"):
         return []
     waits = answer.get("waitsForDevices")
-    if waits and answer.get("schedulable"):  # else they have failed, or the time limit has passed
+    if waits and answer.get("schedulable"):  # or they have failed, or time is up
         node = f" on {waits[0]['node']}" if waits[0]["node"] else ""
         return [
             f"{pod} waits{node} until its devices are prepared:",

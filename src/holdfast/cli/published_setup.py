@@ -1,7 +1,7 @@
-"""The ConfigMap in which ``holdfast up`` says how the scheduler of its cluster is set up.
+"""The ConfigMap in which ``holdfast up`` publishes the setup of its cluster's scheduler.
 
-Commands read it through the API, so that they need not run where the data directory lies.
-Credentials of extenders and arguments of users' own plugins are left out.
+Commands read it through the API, so that they do not need the data directory. Credentials of
+extenders and arguments of users' own plugins are left out.
 """
 # ruff: noqa: PLC0415 - the API server's process loads no plugins
 
@@ -64,7 +64,7 @@ class _ConfigMap(msgspec.Struct, frozen=True):
 
 
 async def read_published(client: Client) -> PublishedSetup | None:
-    """Return what a cluster says about its scheduler; None: nothing, or nothing to this reader."""
+    """Return a cluster's published setup; None: there is none, or the user may not read it."""
     try:
         return msgspec.json.decode(await client.raw(_MAP), type=_ConfigMap).data
     except (NotFound, Forbidden, msgspec.MsgspecError):
@@ -93,7 +93,7 @@ async def publish(kubeconfig: Path, settings: SchedulerSettings) -> None:
 
 
 async def withdraw(client: Client) -> None:
-    """Delete the ConfigMap that an earlier process left: its scheduler does not run."""
+    """Delete the ConfigMap of an earlier process, whose scheduler does not run."""
     with suppress(NotFound):
         await client.write("DELETE", _MAP, b"")
 

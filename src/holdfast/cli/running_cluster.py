@@ -1,6 +1,6 @@
 """The data directory of an embedded cluster, and how commands find the cluster that runs on it.
 
-It is found by its state file, or by the kubeconfig that KUBECONFIG names, wherever that lies.
+It is found by its state file, or by the kubeconfig that KUBECONFIG names.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def flag_for(directory: Path) -> str:
 
 
 def flag_beside(kubeconfig: Path | None) -> str:
-    """Return that flag for the cluster in whose data directory a kubeconfig lies, else ""."""
+    """Return that flag for the cluster whose data directory contains a kubeconfig, else ""."""
     used = _used(kubeconfig)
     directory = used.parent if used else data_dir(None)
     return flag_for(directory) if (directory / "pki").is_dir() else ""
@@ -99,7 +99,7 @@ def prepare_data_dir(directory: Path) -> None:
             f"use it, or stop it with `holdfast down{flag_for(directory)}`"
         )
     starting = find_starting(directory)
-    # The process that starts it, and its API server, use the directory themselves.
+    # The process that starts the cluster, and its API server, also use the directory.
     if starting and starting.pid not in (os.getpid(), os.getppid()):
         raise Refused(
             f"a cluster is starting on {directory} (pid {starting.pid}): wait for it, or stop it "
@@ -170,7 +170,7 @@ def find_named() -> Path | None:
 def other_cluster(directory: Path) -> str:
     """Return the URL of the cluster that KUBECONFIG names if it is another one of Holdfast.
 
-    "" if it is that of a data directory, no cluster of Holdfast, or does not run.
+    Returns "" if it is a data directory's cluster, not a cluster of Holdfast, or not running.
     """
     name, cluster = _current_cluster()
     url = str(cluster.get("server", ""))
@@ -180,7 +180,7 @@ def other_cluster(directory: Path) -> str:
 
 
 def _current_cluster() -> tuple[str, dict[str, Any]]:
-    """Return name and entry of the cluster of the current context; of several files as kubectl."""
+    """Return name and entry of the current context's cluster; several files count as in kubectl."""
     files = [each for each in os.environ.get("KUBECONFIG", "").split(os.pathsep) if each]
     if not files:
         return "", {}
@@ -239,7 +239,7 @@ def find_by_url(url: str, kubeconfig: Path | None) -> RunningCluster | None:
 
 
 def _used(kubeconfig: Path | None) -> Path | None:
-    """Return the absolute path of a kubeconfig, by default of the first one in KUBECONFIG."""
+    """Return the absolute path of a kubeconfig; the default is the first one in KUBECONFIG."""
     named = os.environ.get("KUBECONFIG", "").split(os.pathsep)[0]
     path = kubeconfig or (Path(named) if named else None)
     return path.expanduser().absolute() if path else None
@@ -269,7 +269,7 @@ def write_starting(directory: Path, pid: int) -> None:
 
 
 def remove_starting(directory: Path) -> None:
-    """Remove it: the cluster runs, or has ended."""
+    """Remove the file of a starting cluster: it runs, or has ended."""
     (directory / STARTING).unlink(missing_ok=True)
 
 

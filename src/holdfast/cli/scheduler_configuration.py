@@ -1,4 +1,4 @@
-"""How the scheduler of a cluster is set up: ``--config FILE``, ``--feature-gates``, the cluster."""
+"""Find the setup of a cluster's scheduler: ``--config FILE``, ``--feature-gates``, the cluster."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def load_configuration(path: Path | None) -> Configuration:
 
 @dataclass(frozen=True, slots=True)
 class SchedulerSetup:
-    """What a cluster says about its scheduler, or what flags say instead."""
+    """The setup of a scheduler that a cluster publishes, or that flags replace."""
 
     client: Client
     url: str
@@ -38,8 +38,9 @@ class SchedulerSetup:
     async def read(self, config: Path | None, gates: str) -> tuple[Configuration, FeatureGates]:
         """Return the configuration and the gates of the cluster's scheduler.
 
-        Flags come first, then the state file of this user's embedded cluster, then what the
-        cluster publishes. Otherwise the defaults are assumed, and standard error says so.
+        Flags take precedence, then the state file of this user's embedded cluster, then the setup
+        that the cluster publishes. Otherwise the defaults are assumed, and a note is printed to
+        standard error.
         """
         flags = {"configuration": config, "feature gates": gates}
         said = await self._said([name for name, flag in flags.items() if not flag])
@@ -55,7 +56,7 @@ class SchedulerSetup:
         return await self._gates(gates, await self._said([] if gates else ["feature gates"]))
 
     async def _said(self, wanted: list[str]) -> RunningCluster | PublishedSetup | None:
-        """Return what a cluster says; if it says nothing, standard error names what is wanted."""
+        """Return the published setup; if there is none, print to standard error what is missing."""
         if not wanted:
             return None
         local = running_cluster.find_by_url(self.url, self.kubeconfig)
@@ -67,7 +68,7 @@ class SchedulerSetup:
     async def _gates(
         self, chosen: str, said: RunningCluster | PublishedSetup | None
     ) -> FeatureGates:
-        """Return the gates of the flag, else those that the cluster says it has."""
+        """Return the gates of the flag, else those that the cluster publishes."""
         if chosen or said is None:
             gates = FeatureGates.parse(chosen)
         else:

@@ -60,7 +60,7 @@ class SchedulerState(ProcessState):
         return "handlers are not fully synchronized" if self.informer_sync() else ""
 
     def pages(self) -> list[web.RouteDef]:
-        """Return the pages besides the health checks."""
+        """Return the pages in addition to the health checks."""
         return [
             *ProcessState.pages(self),
             web.get("/metrics/resources", self._resources),

@@ -1,4 +1,4 @@
-"""Signals of the long-running commands: which stop them, are logged or write a dump."""
+"""Signals of the long-running commands: some stop them, some are logged, one writes a dump."""
 
 from __future__ import annotations
 
@@ -49,7 +49,8 @@ def stop_event(*, with_parent: bool = False) -> asyncio.Event:
             # Every acknowledged write is on disk, so nothing is lost.
             os._exit(128 + number)
         stop.set()
-        # timeout(1) signals the process and then its group: both arrive at once and count as one.
+        # timeout(1) signals the process and then its group: both signals arrive at once and count
+        # as one.
         loop.call_soon(noticed.set)
 
     for name in STOPPING:
@@ -74,7 +75,7 @@ def _log_ignored(number: signal.Signals) -> None:
 
 
 def _leave_closed_terminal() -> None:
-    """Redirect output to /dev/null if the terminal was closed: each write would fail with EIO."""
+    """Redirect output to /dev/null if the terminal was closed: every write would fail with EIO."""
     for stream in (sys.stdout, sys.stderr):
         try:
             os.write(stream.fileno(), b"")

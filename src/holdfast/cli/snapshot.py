@@ -28,7 +28,7 @@ built_in_profiles = cache(default_profiles)
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """A world without one pod, and that pod, which is to be scheduled."""
+    """A world without the pod to schedule, and that pod."""
 
     world: World
     pod: Pod
@@ -45,7 +45,7 @@ class Snapshot:
     ) -> dict[str, Any]:
         """Schedule the pod with the profile of its scheduler name and return the explanation.
 
-        Extenders are not called; the URLs of those that would be are listed.
+        Extenders are not called; the URLs of the skipped ones are listed.
         """
         name = self.pod.spec.scheduler_name or "default-scheduler"
         profile = profiles.get(name)
@@ -104,7 +104,7 @@ def read_snapshot(
         if obj is not None:
             known[type(obj), obj.key] = (obj, document)  # the last of several versions counts
     if gates.release is None and any(_is_rule_in_v1(obj) for obj, _ in known.values()):
-        # Only these releases serve rules in v1; without this their taints were left out silently.
+        # Only these releases serve rules in v1; without this, their taints were silently left out.
         gates = gates.of_release(NEWEST)
     return _assemble(known.values(), pod, gates)
 

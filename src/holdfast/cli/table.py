@@ -1,4 +1,4 @@
-"""What commands print: tables, quantities in one unit a column, durations, numbers, names; JSON."""
+"""Format output: tables, quantities in one unit per column, durations, numbers, names, JSON."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from holdfast.api.quantity import AmountText, milli, units
 
 MAX_NAMES = 8
 NOTHING = "-"
-"""What is written in a cell without a value."""
+"""The text of a cell without a value."""
 _BINARY = ((2**40, "Ti"), (2**30, "Gi"), (2**20, "Mi"))
 _AGES = ((86400, "d"), (3600, "h"), (60, "m"), (1, "s"))
 
@@ -79,8 +79,8 @@ def list_amounts(requests: Sequence[Mapping[str, AmountText]]) -> list[str]:
 def in_one_unit(resource: str, amounts: Sequence[int]) -> list[str]:
     """Write amounts of a resource, given in millicores or whole units, all in the same unit.
 
-    CPU is written in cores. Bytes are written in the largest of Ti, Gi and Mi of which every
-    amount has at least one.
+    CPU is written in cores. Bytes are written in the largest of Ti, Gi and Mi such that every
+    amount is at least one unit.
 
     >>> in_one_unit("cpu", [7800, 2000, 0]), in_one_unit("example.com/gpu", [3])
     (['7.8', '2', '0'], ['3'])

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from holdfast.processes.descheduler import DeschedulerConfiguration
 
 DEFAULT_PROFILE = "default-scheduler"
-"""The schedulerName of pods that name none; no other scheduler runs in the embedded cluster."""
+"""The schedulerName of pods that set none; no other scheduler runs in the embedded cluster."""
 T = TypeVar("T")
 log = logging.getLogger(__name__)
 
@@ -170,7 +170,7 @@ def _print_addresses(settings: ClusterSettings, cluster: Cluster, pages: str) ->
 
 
 def _process_line(nodes: NodeSettings, driver_nodes: list[str]) -> str:
-    """Return which pods run as processes, or ""."""
+    """Return the line that says which pods run as processes, or ""."""
     which = "Pods" if nodes.runtime == "process" else "Pods that ask for it"
     if nodes.runtime != "process" and not nodes.allow_process_runtime:
         return ""

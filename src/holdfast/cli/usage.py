@@ -1,4 +1,4 @@
-"""Values of flags, and what the program prints when a flag or a command is mistyped."""
+"""Values of flags, and the messages for a mistyped flag or command."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def parse_kubelet_dirs(texts: Iterable[str]) -> dict[str, Path]:
 
 
 def similar_option(typed: str, options: Iterable[str]) -> str:
-    """Return the option that was probably meant, "" if none is similar.
+    """Return the option that the user probably meant, "" if none is similar.
 
     >>> similar_option("--node", ["--nodes", "--host"]), similar_option("-nodes", ["--nodes"])
     ('--nodes', '--nodes')

@@ -1,4 +1,4 @@
-"""Workloads that commands name as kubectl does: ``deployment/web``."""
+"""Workloads in kubectl's notation: ``deployment/web``."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ async def read_workload(client: Client, target: str, namespace: str) -> JsonObje
 
 
 async def read_pod_maker(client: Client, target: str, namespace: str) -> JsonObject:
-    """Read the object that makes the next pod: for a Deployment its newest ReplicaSet.
+    """Read the object that creates the next pod: for a Deployment, its newest ReplicaSet.
 
     A Deployment without a ReplicaSet for its template is returned itself.
     """

@@ -1,4 +1,4 @@
-"""Build a world of API objects: what the scheduler would know of them."""
+"""Build the scheduler's state from API objects."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def world_without(
 ) -> tuple[World, Pod | None]:
     """Return the world of all objects except the pod with this key, and that pod.
 
-    What is wrong with an object that comes from a file is an error; others are ignored.
+    Problems of objects from files are errors; others are ignored.
     """
     nodes = NodeTable()
     world = World(nodes, devices=Inventory(nodes, Features.of(gates)))

@@ -1,4 +1,4 @@
-"""The commands of classic DRA on real clusters; what they do is imported when they run."""
+"""The commands of classic DRA on real clusters; their implementation is imported on use."""
 # ruff: noqa: PLC0415 - as in commands.py
 
 from __future__ import annotations

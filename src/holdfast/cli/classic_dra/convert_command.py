@@ -75,7 +75,7 @@ def _name_of(obj: dict[str, Any]) -> str:
 
 @dataclass(slots=True)
 class Converted:
-    """A converted object, and which of its pods need the webhook."""
+    """A converted object, and its pods that need the webhook."""
 
     obj: JsonObject
     needs_webhook: list[str] = field(default_factory=list)
@@ -83,10 +83,9 @@ class Converted:
 
 
 def convert_manifest(obj: JsonObject, scheduler_name: str = "") -> Converted:
-    """Convert an object of any kind; pods and pod templates are found wherever they are.
+    """Convert an object of any kind; pods and pod templates are found at any depth.
 
-    ``scheduler_name`` is given to pods with classic claims. Raises BadRequest, which names the
-    field.
+    ``scheduler_name`` is set in pods with classic claims. Raises BadRequest, which names the field.
     """
     api_version, kind = text_at(obj, "apiVersion"), text_at(obj, "kind")
     group = api_version.partition("/")[0]

@@ -1,4 +1,4 @@
-"""What stands in the way of a pod's classic claims: data, text, and the drivers' last events."""
+"""Explain what blocks a pod's classic claims: data, text, and the drivers' last events."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from holdfast.state.devices.device_map import nodes_text
 
 PLUGIN = "ClassicDynamicResources"
 FAILED = "Failed"
-"""Reason of a driver's event about what it cannot do."""
+"""Reason of a driver's event about a failure."""
 
 
 def classic_claims(world: World, pod: Pod) -> JsonObject:
@@ -30,7 +30,7 @@ def classic_claims(world: World, pod: Pod) -> JsonObject:
     try:
         explanation = explain_claims(world.classic, pod)
     except InvalidEntries:
-        return {}  # the message of PreFilter says so
+        return {}  # the message of PreFilter reports it
     for each in explanation["claims"]:
         claim = world.classic.claims.get(f"{pod.namespace}/{each['claim']}")
         allocation = None if claim is None else claim.status.allocation
@@ -42,7 +42,7 @@ def classic_claims(world: World, pod: Pod) -> JsonObject:
 async def read_failures(client: Client, pod: Pod, ledger: ClassicLedger) -> list[JsonObject]:
     """Return the last failure that drivers report about each claim and the PodScheduling.
 
-    What failed before a claim was allocated does not matter any more.
+    Failures from before a claim's allocation are left out.
     """
     try:
         keys = [f"{pod.namespace}/{entry.claim_name}" for entry in classic_entries(pod)]
@@ -75,7 +75,7 @@ def _last_failure(events: Iterable[Event]) -> Iterator[JsonObject]:
 
 
 def classic_lines(answer: JsonObject) -> list[str]:
-    """Format what an explanation says about the pod's classic claims."""
+    """Format the part of an explanation about the pod's classic claims."""
     explanation = answer.get("classicClaims")
     if not explanation:
         return []
@@ -94,7 +94,7 @@ def classic_lines(answer: JsonObject) -> list[str]:
 
 
 def _advice(claim: JsonObject, *, reported: bool) -> str:
-    """Return what a person can do about a claim for which the pod waits, "" for nothing."""
+    """Return advice about a claim that the pod waits for, or ""."""
     if claim["state"] in ("Reserved", "Allocated"):
         if claim["consumers"] and not claim["shared"]:
             return "wait until the pod that uses the claim ends, or give each pod its own claim"

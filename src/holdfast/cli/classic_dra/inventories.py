@@ -18,7 +18,7 @@ HEAD = ("CLASSIC DRIVER", "DEVICE", "NODE", "STATE", "CLAIM", "LEFT")
 
 
 def classic_devices(inventories: Iterable[NodeInventory], which: Filter) -> list[JsonObject]:
-    """Return the devices of inventories that the filter chooses, with the claims that have them."""
+    """Return the devices of inventories that the filter selects, with the claims that have them."""
     if which.device_class:
         return []  # device classes select only devices of slices
     ordered = sorted(inventories, key=lambda one: (one.spec.driver_name, one.spec.node_name))
@@ -43,7 +43,7 @@ def _devices(inventory: NodeInventory) -> Iterable[JsonObject]:
     usable = {device.name: device for device in devices_of(inventory)}
     left = {one.name: one for one in remaining(usable.values(), choices)}
     names = [device.name for device in inventory.spec.devices]
-    names += (name for choice in choices for name in choice.whole)  # also those that are gone
+    names += (name for choice in choices for name in choice.whole)  # including those that are gone
     names += (share.device for choice in choices for share in choice.shares)
     for name in dict.fromkeys(names):
         holders = [
@@ -83,7 +83,7 @@ def _state(
 
 
 def as_table(devices: Sequence[JsonObject], *, wide: bool) -> str:
-    """Format devices as a table; of many only the first are listed, unless ``wide``."""
+    """Format devices as a table; only the first of many are listed, unless ``wide``."""
     shown = devices if wide else devices[:MOST_DEVICES]
     rows = [
         (

@@ -25,7 +25,7 @@ def run_webhook(
 
 
 def write_certificates(directory: Path, names: Sequence[str] | None) -> None:
-    """Write a certificate, and print what the configuration of the webhook needs of it."""
+    """Write a certificate, and print the part that the configuration of the webhook needs."""
     directory = directory.expanduser().absolute()
     hosts = list(names or (webhook_process.SERVICE,))
     webhook_process.make_certificates(directory, hosts, SystemClock().now())

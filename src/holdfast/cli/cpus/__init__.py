@@ -1,1 +1,1 @@
-"""``holdfast cpus``: the CPUs and NUMA nodes of a node, and what holds each of them."""
+"""``holdfast cpus``: the CPUs and NUMA nodes of a node, and their holders."""

@@ -1,5 +1,5 @@
 """The command ``holdfast cpus`` and its flags."""
-# ruff: noqa: PLC0415 - what carries the command out is imported when it is given
+# ruff: noqa: PLC0415 - the implementation is imported when the command runs
 
 from __future__ import annotations
 

@@ -31,10 +31,10 @@ from holdfast.state.numa.cpu_set import format_cpu_list, members_of
 
 READ = (scheme.NODES, scheme.PODS, scheme.RESERVATIONS, scheme.NODE_RESOURCE_TOPOLOGIES)
 NARROWEST = 40
-"""Columns; the drawing is not made for less."""
+"""The fewest columns for which the drawing is made."""
 FREE, OTHER, MORE, SEVERAL = ".", "#", "+", "!"
-"""Marks of CPUs that are free, of the kubelet and the system, of holders that got no letter, and of
-CPUs with several holders."""
+"""Marks of CPUs that are free, of those of the kubelet and the system, of those whose holder has no
+letter, and of those with several holders."""
 NO_TOPOLOGY = (
     "its CPUs are not known: no NodeResourceTopology of its name has the annotation "
     "node.koordinator.sh/cpu-topology; koordlet publishes it, a simulated node with "
@@ -72,7 +72,7 @@ async def _read(kubeconfig: Path | None) -> World:
 
 
 def as_text(node_cpus: NodeCpus, width: int) -> str:
-    """Draw a node within so many columns: CPUs, holders, NUMA nodes, problems."""
+    """Draw a node within this number of columns: CPUs, holders, NUMA nodes, problems."""
     marks = _marks(node_cpus.holders)
     parts = [
         _headline(node_cpus),
@@ -153,8 +153,8 @@ def _drawings(node_cpus: NodeCpus, marks: Sequence[str], width: int) -> Iterable
 def _grid(
     cores: Sequence[Sequence[int]], mark_of: Mapping[int, str], digits: int, width: int
 ) -> Iterable[str]:
-    """Draw cores side by side, the CPUs of each below one another."""
-    cell = digits + 5  # a space and the mark behind the number, three spaces between cores
+    """Draw cores side by side; the CPUs of a core are below one another."""
+    cell = digits + 5  # a space and the mark after the number, three spaces between cores
     most = max(1, (width - 2 + 3) // cell)
     most = most - most % 4 if most > 4 else most
     for start in range(0, len(cores), most):
@@ -190,7 +190,7 @@ def _holder_table(node_cpus: NodeCpus, marks: Sequence[str]) -> str:
 
 
 def _amounts(holder: Holder) -> Iterable[str]:
-    """Write what a holder has of NUMA nodes."""
+    """Write the amounts of NUMA nodes that a holder has."""
     for node, amounts in holder.has.amounts:
         written = [f"{name} {in_one_unit(name, [amount])[0]}" for name, amount in amounts]
         yield f"NUMA node {node}: {', '.join(written)}"

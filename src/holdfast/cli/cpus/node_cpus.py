@@ -19,7 +19,7 @@ from holdfast.state.numa.topology import CpuTopology
 
 
 class HolderKind(StrEnum):
-    """What may hold CPUs; others are the kubelet and the system."""
+    """The kinds of holders of CPUs; others are the kubelet and the system."""
 
     POD = "pod"
     RESERVATION = "reservation"
@@ -30,8 +30,8 @@ class HolderKind(StrEnum):
 class Holder:
     """A holder of CPUs or of amounts of NUMA nodes.
 
-    ``left`` is what no pod uses of a reservation; all of it for other holders. ``reservation`` is
-    the name of the one that a pod was allocated from, or "".
+    ``left`` is the part of a reservation that no pod uses; for other holders it is everything.
+    ``reservation`` is the name of the reservation that a pod was allocated from, or "".
     """
 
     kind: HolderKind
@@ -66,7 +66,7 @@ class NodeCpus:
         return self.state.shape.topology.cpu
 
     def holders_of(self) -> dict[int, list[Holder]]:
-        """Return the holders of each CPU; what pods use of a reservation is theirs."""
+        """Return the holders of each CPU; CPUs of a reservation that a pod uses are the pod's."""
         by_cpu: dict[int, list[Holder]] = {}
         for holder in self.holders:
             for cpu in members_of(holder.left.cpus):
@@ -74,7 +74,7 @@ class NodeCpus:
         return by_cpu
 
     def problems(self) -> list[str]:
-        """Describe what is wrong with the topology and with the CPUs that holders have."""
+        """Describe what is wrong with the topology and with the CPUs of holders."""
         return [*self.faults, *self._held_twice(), *self._unknown()]
 
     def _held_twice(self) -> Iterable[str]:
@@ -146,7 +146,7 @@ def _others(of: NodeHoldings) -> list[Holder]:
 
 
 def _order(holder: Holder) -> tuple[int, str]:
-    """Order holders by their lowest CPU, those without CPUs last."""
+    """Order holders by their lowest CPU; those without CPUs are last."""
     cpus = holder.has.cpus
     return ((cpus & -cpus).bit_length() or 1 << 20, holder.name)
 
@@ -207,7 +207,7 @@ def policies(node_cpus: NodeCpus) -> JsonObject:
 
 
 def numa_nodes(node_cpus: NodeCpus) -> list[JsonObject]:
-    """Return CPUs and amounts of each NUMA node: has, used by pods, reserved beside them, free."""
+    """Return CPUs and amounts of each NUMA node: total, used by pods, otherwise reserved, free."""
     shape, topology = node_cpus.state.shape, node_cpus.topology
     taken = {node: dict(amounts) for node, amounts in node_cpus.state.used}
     by_pods: dict[tuple[int, str], int] = {}

@@ -1,4 +1,4 @@
 """``holdfast devices``: the devices of a cluster, and which claims hold them.
 
-Lives here: reading and printing. What is free or held is decided in ``holdfast.state.devices``.
+Lives here: reading and printing. ``holdfast.state.devices`` decides what is free or held.
 """

@@ -48,7 +48,7 @@ class DeviceListing:
     problems: list[str]
     rules: tuple[DeviceTaintRule, ...] = ()
     left_out: int = 0
-    """How many devices the flags left out."""
+    """The number of devices that the flags left out."""
 
     def taints_of(self, device: MappedDevice) -> list[tuple[Taint, str]]:
         """Return a device's taints with the names of the DeviceTaintRules that add them, or ""."""
@@ -56,8 +56,8 @@ class DeviceListing:
 
 
 def choose(objects: Sequence[Object], gates: FeatureGates, which: Filter) -> DeviceListing:
-    """Return the devices to list, and the problems of those of the driver, node and class."""
-    # Rules are listed where they are served: a gate of another cluster's scheduler is not known.
+    """Return the devices to list, and the problems of all devices of the driver, node and class."""
+    # Rules are listed if they are served: the gates of another cluster's scheduler are unknown.
     with_rules = FeatureGates({**gates.chosen, Feature.DEVICE_TAINT_RULES: True})
     inventory: Inventory = build_world(objects, with_rules).devices
     nodes = {obj.name: obj for obj in objects if isinstance(obj, Node)}
@@ -85,7 +85,7 @@ def choose(objects: Sequence[Object], gates: FeatureGates, which: Filter) -> Dev
 
 
 def _keep(pools: Iterable[MappedPool], wanted: Callable[[MappedDevice], bool]) -> list[MappedPool]:
-    """Keep the wanted devices, and the pools that have any."""
+    """Keep the devices to list, and the pools that have any."""
     kept = [replace(p, devices=tuple(d for d in p.devices if wanted(d))) for p in pools]
     return [pool for pool in kept if pool.devices]
 
@@ -130,7 +130,7 @@ def _pool_problems(pools: Iterable[MappedPool]) -> Iterator[str]:
 def _unlisted_devices(
     pools: Iterable[MappedPool], inventory: Inventory, driver: str
 ) -> Iterator[str]:
-    """Describe allocated devices that no slice lists any more."""
+    """Describe allocated devices that are no longer in a slice."""
     known = {device.id for pool in pools for device in pool.devices}
     for device, holders in sorted(holders_by_device(inventory.claims.all()).items()):
         if device not in known and driver in ("", device[0]):

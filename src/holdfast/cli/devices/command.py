@@ -1,5 +1,5 @@
 """The command ``holdfast devices`` and its flags."""
-# ruff: noqa: PLC0415 - what carries the command out is imported when it is given
+# ruff: noqa: PLC0415 - the implementation is imported when the command runs
 
 from __future__ import annotations
 
@@ -58,9 +58,10 @@ def devices(
 ) -> None:
     """List devices: pool, node, state, the claims and pods that hold them, taints, what is left.
 
-    Below the devices is a line for each pool, and what is wrong. Many devices are summed up by
-    pool, many pools by driver; the flags choose a part, and -o wide lists every device. A table of
-    its own has the GPUs, RDMA cards and FPGAs of Device objects, which pods share by percent.
+    The devices are followed by a line for each pool, and by any problems. Many devices are summed
+    up by pool, many pools by driver; the flags select a part, and -o wide lists every device. A
+    separate table shows the GPUs, RDMA cards and FPGAs of Device objects, which pods share by
+    percent.
     """
     from holdfast.cli.devices.choosing import Filter
     from holdfast.cli.devices.listing import run

@@ -1,6 +1,6 @@
 """The pools of drivers with their devices, as JSON data and as text.
 
-The text lists devices, pools or drivers, whatever can still be read.
+The text lists devices, pools or drivers, depending on their numbers.
 """
 
 from __future__ import annotations
@@ -177,7 +177,7 @@ def _driver_table(pools: Sequence[MappedPool]) -> str:
 
 
 def _states(pools: Iterable[MappedPool]) -> list[DeviceState]:
-    """Return the states to count: free and used always, others if a device has them."""
+    """Return the states to count: always free and used, others if a device has them."""
     states = {device.state for pool in pools for device in pool.devices}
     return [s for s in DeviceState if s in states or s in (DeviceState.FREE, DeviceState.USED)]
 

@@ -1,6 +1,6 @@
-"""Devices of Device objects, which pods share by percent: what is left, and what holds them.
+"""Devices of Device objects, which pods share by percent: the rest of each, and its holders.
 
-Each is a line of the table, with a further line for each further holder.
+Each device has a line in the table, and one more line for each further holder.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from holdfast.state.device_share.requests import RATIO, RESOURCES, DeviceAmounts
 
 POD, RESERVATION = "pod", "reservation"
 FREE, SHARED, FULL, UNHEALTHY, UNLISTED = "free", "shared", "full", "unhealthy", "unlisted"
-"""States. An unlisted device is held, but the Device object does not list it (any more)."""
+"""States. An unlisted device has a holder, but the Device object does not list it."""
 MOST_DEVICES = 100
 HEAD = ("NODE", "DEVICE", "NUMA", "PCIE", "STATE", "LEFT", "HOLDER", "HOLDS")
 WIDE_HEAD = (*HEAD, "ID", "BUS", "LABELS")
@@ -30,9 +30,9 @@ _OPTIONAL = frozenset({"NUMA", "PCIE", "BUS", "LABELS"})
 
 
 def shared_devices(objects: Sequence[Object], which: Filter) -> list[JsonObject]:
-    """Return the devices that the filter chooses, with what is left of each and its holders."""
+    """Return the devices that the filter selects, with the rest of each and its holders."""
     if which.driver or which.device_class:
-        return []  # they choose devices of drivers
+        return []  # they select devices of drivers
     world = build_world(objects)
     published = {obj.name: obj for obj in objects if isinstance(obj, SharedDevices)}
     held = dict(world.device_share.holders())
@@ -92,14 +92,14 @@ def _state(info: DeviceInfo | None, left: DeviceAmounts, held: bool) -> str:
         return UNLISTED
     if not info.health:
         return UNHEALTHY
-    # Of a GPU every request takes memory, but not every one computing time.
+    # Every request for a GPU takes memory, but not every request takes computing time.
     if not left[RATIO if info.type == "gpu" else 0]:
         return FULL
     return SHARED if held else FREE
 
 
 def _description(info: DeviceInfo | None) -> JsonObject:
-    """Return what the Device object says besides amounts."""
+    """Return the fields of the Device object except amounts."""
     if info is None:
         return {"id": None, "numaNode": None, "pcie": None, "busID": None, "labels": {}, "vfs": []}
     where = info.topology
@@ -136,7 +136,7 @@ def _reservations(world: World, held: NodeHolders, device: tuple[str, int]) -> l
 
 
 def _of_device(use: DeviceUse, device: tuple[str, int]) -> JsonObject:
-    """Return what is used of one device; empty for nothing."""
+    """Return the used amounts of one device; empty if nothing is used."""
     own = use.within(frozenset((device,)))
     if own == UNUSED:
         return {}
@@ -148,13 +148,13 @@ def _of_device(use: DeviceUse, device: tuple[str, int]) -> JsonObject:
 
 
 def as_amounts(kind: str, amounts: DeviceAmounts) -> dict[str, int]:
-    """Return amounts of a device by resource name; those that are missing are zero."""
+    """Return amounts of a device by resource name; missing ones are zero."""
     padded = (*amounts, *(0,) * (len(RESOURCES[kind]) - len(amounts)))
     return dict(zip(RESOURCES[kind], padded, strict=True))
 
 
 def shared_as_text(devices: Sequence[JsonObject], *, wide: bool) -> str:
-    """Format devices as a table; of many only the first are listed, unless ``wide``."""
+    """Format devices as a table; only the first of many are listed, unless ``wide``."""
     shown = devices if wide else devices[:MOST_DEVICES]
     head = WIDE_HEAD if wide else HEAD
     rows = [row for device in shown for row in _rows(device, wide=wide)]
@@ -183,7 +183,7 @@ def _rows(device: JsonObject, *, wide: bool) -> Iterable[tuple[str, ...]]:
 
 
 def _holder(holder: JsonObject) -> tuple[str, str]:
-    """Write a holder and how much it has; of a reservation also what no owner uses."""
+    """Write a holder and its amounts; for a reservation, also the amounts that no owner uses."""
     name, has = f"{holder['kind']} {holder['name']}", amounts_text(holder["amounts"])
     if holder["vfs"]:
         has += f", virtual function {', '.join(holder['vfs'])}"
@@ -196,7 +196,7 @@ def _holder(holder: JsonObject) -> tuple[str, str]:
 def amounts_text(amounts: Mapping[str, int]) -> str:
     """Write amounts of a device: percent, and the memory of a GPU.
 
-    The percentages of computing time and of memory are written both if they differ.
+    If the percentages of computing time and of memory differ, both are written.
 
     >>> gpu = {"koordinator.sh/gpu-core": 50, "koordinator.sh/gpu-memory": 2**33}
     >>> amounts_text(gpu | {"koordinator.sh/gpu-memory-ratio": 50})

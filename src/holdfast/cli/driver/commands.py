@@ -1,5 +1,5 @@
 """The commands of ``holdfast driver`` and their flags."""
-# ruff: noqa: PLC0415 - what carries a command out is imported when it is given
+# ruff: noqa: PLC0415 - the implementation is imported when the command runs
 
 from __future__ import annotations
 
@@ -31,7 +31,8 @@ def new(
 ) -> None:
     """Write the project of the DRA driver NAME, such as gpu.example.com, into a new directory.
 
-    It has the driver with simulated devices, tests, a DaemonSet with its rights, and an example.
+    It contains the driver with simulated devices, tests, a DaemonSet with its rights, and an
+    example.
     """
     from holdfast.cli.driver.project import write_project
 

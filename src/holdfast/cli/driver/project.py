@@ -13,7 +13,7 @@ SUFFIX = ".template"
 
 
 TEMPLATES = {False: ("common", "template"), True: ("common", "classic_template")}
-"""Folders of templates, by whether the driver is one of classic DRA."""
+"""Folders of templates; the key tells whether the driver is one of classic DRA."""
 
 
 def write_project(name: str, directory: Path | None, *, classic: bool = False) -> None:

@@ -1,5 +1,5 @@
 """The commands of ``holdfast node`` and their flags."""
-# ruff: noqa: PLC0415 - what carries a command out is imported when it is given
+# ruff: noqa: PLC0415 - the implementation is imported when the command runs
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ Names = Annotated[list[str], typer.Argument(metavar="NAME...", hidden=True)]
 
 @app.command("fail", cls=Command, short_help="Let nodes stop working.")
 def fail(names: Names, kubeconfig: Kubeconfig = None) -> None:
-    """Let the nodes NAME... stop: no leases, no status, no pod starts or stops.
+    """Make the nodes NAME... fail: no leases, no status, no pod starts or stops.
 
-    They stay failed, also over a restart, until `holdfast node recover`. After 50 s the controllers
-    report them as unreachable and taint them; docs/nodes.md says what follows.
+    They stay failed, even after a restart, until `holdfast node recover`. After 50 s the
+    controllers report them as unreachable and taint them; docs/nodes.md says what follows.
     """
     from holdfast.cli.node.failing import run
 
@@ -28,7 +28,7 @@ def fail(names: Names, kubeconfig: Kubeconfig = None) -> None:
 
 @app.command("recover", cls=Command, short_help="Let failed nodes work again.")
 def recover(names: Names, kubeconfig: Kubeconfig = None) -> None:
-    """Let the failed nodes NAME... work again."""
+    """Make the failed nodes NAME... work again."""
     from holdfast.cli.node.failing import run
 
     run(names, kubeconfig, fails=False)

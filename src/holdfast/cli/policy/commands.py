@@ -1,5 +1,5 @@
 """The commands of ``holdfast policy`` and their flags."""
-# ruff: noqa: PLC0415 - what carries a command out is imported when it is given
+# ruff: noqa: PLC0415 - the implementation is imported when the command runs
 
 from __future__ import annotations
 
@@ -83,8 +83,8 @@ def why(
     """Explain where the next pod of the resource policy NAME is placed, and why not elsewhere.
 
     NAME is a name, or NAMESPACE/NAME. Without --pod and --for the next pod is the pending pod of
-    the policy that is tried first, or else one more like the newest. The decision is made here,
-    over the objects of the cluster; nothing is changed, and preemption is a dry run.
+    the policy that is tried first, or otherwise one more like the newest. The decision is made
+    locally, from the objects of the cluster; nothing is changed, and preemption is a dry run.
     """
     if pod and target:
         raise typer.BadParameter("Give --pod or --for, not both.")

@@ -72,7 +72,7 @@ def as_data(compiled: Compiled) -> dict[str, Any]:
 
 
 def problems(compiled: Compiled) -> list[str]:
-    """Describe what is wrong with a policy, or keeps its pods from running."""
+    """Describe what is wrong with a policy, or prevents its pods from running."""
     if compiled.usage is None:
         return [f"it has no effect, because it is invalid: {compiled.error}"]
     usage = compiled.usage
@@ -166,7 +166,7 @@ def selector_text(selector: Selector) -> str:
 
 
 def resources_text(resources: Mapping[str, int], caps: Mapping[str, int]) -> list[str]:
-    """Write what pods request beside each cap of maxResources.
+    """Write what pods request next to each cap of maxResources.
 
     >>> resources_text({"cpu": 2500, "memory": 0}, {"memory": 2**30, "cpu": 3000})
     ['cpu 2.5/3', 'memory 0/1Gi']

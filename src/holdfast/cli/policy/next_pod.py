@@ -19,7 +19,7 @@ from holdfast.state.resource_policies.policies import Policy
 
 @dataclass(frozen=True, slots=True)
 class NextPod:
-    """A pod to explain; ``exists`` if it is in the cluster, else it is made up from a template."""
+    """A pod to explain; ``exists`` if it is in the cluster, else it is built from a template."""
 
     pod: Pod
     description: str
@@ -105,7 +105,7 @@ def usual_next_pod(policy: Policy, objects: Sequence[Object], now: float) -> Nex
 
 
 def _one_more(pod: Pod, policy: ResourcePolicy, now: float) -> Pod:
-    """Return a new pod like this one, without what it got when it was placed."""
+    """Return a new pod like this one, without the fields that were set when it was placed."""
     units = policy.spec.units
     written = {key for unit in units for key in unit.pod_labels}
     noted = {key for unit in units for key in unit.pod_annotations}
@@ -131,5 +131,5 @@ def _require_selected(policy: Policy, pod: Pod, what: str) -> None:
 
 
 def _labels_text(labels: Mapping[str, str]) -> str:
-    """Write labels as a selector would name them."""
+    """Write labels in the form of a selector."""
     return ",".join(f"{key}={value}" for key, value in sorted(labels.items())) or "no labels"

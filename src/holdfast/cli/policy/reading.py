@@ -18,7 +18,7 @@ from holdfast.state.resource_policies.policy_usage import PolicyUsage, usage_of
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """A policy with its pods, or the error for which it selects none."""
+    """A policy with its pods, or the error because of which it selects none."""
 
     object: ResourcePolicy
     usage: PolicyUsage | None
@@ -28,7 +28,7 @@ class Compiled:
 
 
 def compile_all(objects: Iterable[Object], key: str = "") -> list[Compiled]:
-    """Compile the resource policies among the objects, by namespace and name; or only that key."""
+    """Compile the resource policies among the objects, by namespace and name, or only one key."""
     listed = list(objects)
     nodes = [obj for obj in listed if isinstance(obj, Node)]
     compiled = [(policy, *_compiled(policy)) for policy in _policies(listed)]
@@ -52,7 +52,7 @@ def _select(
 ) -> dict[str, list[tuple[Pod, tuple[Policy, ...]]]]:
     """Return the pods of each policy by its key, each with all policies that select it.
 
-    Pods of a namespace that agree in the labels of the selectors are matched once.
+    Pods of a namespace with equal labels for the selectors are matched once.
     """
     in_namespace: defaultdict[str, list[Policy]] = defaultdict(list)
     for policy in policies:
@@ -85,7 +85,7 @@ def _conflicts(
 
 
 def compile_one(objects: Sequence[Object], namespace: str, name: str, url: str = "") -> Compiled:
-    """Compile one policy; raise Refused with the policies that there are if it does not exist."""
+    """Compile one policy; if it does not exist, raise Refused with the existing policies."""
     for compiled in compile_all(objects, f"{namespace}/{name}"):
         return compiled
     where = f" at {url}" if url else ""

@@ -65,14 +65,14 @@ def conditions(policy: ResourcePolicy) -> list[dict[str, str]]:
 
 
 def pods_data(usage: PolicyUsage) -> list[dict[str, Any]]:
-    """Return the pods of every unit, then those of no unit, then those without a node."""
+    """Return the pods of every unit, then those in no unit, then those without a node."""
     rows = [_pod(unit.unit.name, pod) for unit in usage.units for pod in unit.pods]
     rows += [_pod(None, pod) for pod in (*usage.outside, *usage.pending)]
     return rows
 
 
 def _conditions(policy: ResourcePolicy) -> str:
-    """Write the conditions in one line; what is wrong is described from the objects themselves."""
+    """Write the conditions in one line; problems are described from the objects themselves."""
     written = [f"{c['type']}={c['status']}" for c in conditions(policy)]
     if not written:
         return "no conditions yet: `holdfast scheduler` or `holdfast controllers` writes them"

@@ -120,7 +120,7 @@ def explain(
 
 
 def _units(usage: PolicyUsage, pod: Pod, decision: JsonObject) -> Iterable[JsonObject]:
-    """Return the units, highest priority first, with what was decided about their nodes."""
+    """Return the units, highest priority first, with the decision about their nodes."""
     key = usage.policy.group_key(pod.metadata.labels)
     for unit in sorted(usage.units, key=lambda usage: -usage.unit.priority):
         group = unit.group(key)
@@ -137,7 +137,7 @@ def _units(usage: PolicyUsage, pod: Pod, decision: JsonObject) -> Iterable[JsonO
 
 
 def _outside(usage: PolicyUsage, decision: JsonObject) -> Iterable[JsonObject]:
-    """Return the nodes of no unit in the same shape, if there are any."""
+    """Return the nodes that are in no unit, in the same shape, if there are any."""
     if usage.outside_nodes:
         yield {
             "unit": None,
@@ -178,7 +178,7 @@ def _lines(answer: JsonObject, policy: Policy) -> list[str]:
     placed = False
     for unit in answer["units"]:
         lines.append(f"  {_title(unit, policy)}")
-        if not decision["preFilter"]:  # else one reason applies to all nodes
+        if not decision["preFilter"]:  # otherwise one reason applies to all nodes
             lines += _node_lines(unit, placed=placed)
         placed = placed or bool(unit["best"])
     lines += device_lines(decision) + numa_and_device_lines(decision)

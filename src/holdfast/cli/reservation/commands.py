@@ -1,5 +1,5 @@
 """The commands of ``holdfast reservation`` and their flags."""
-# ruff: noqa: PLC0415 - what carries a command out is imported when it is given
+# ruff: noqa: PLC0415 - the implementation is imported when the command runs
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def create(
 ) -> None:
     """Reserve resources for future replicas of a workload.
 
-    One reservation a replica is created from the workload's pod template, for the pods that the
+    One reservation per replica is created from the workload's pod template, for the pods that the
     workload's selector matches. The exit code is 1 if some have no node after --wait.
     """
     from holdfast.cli.reservation.creating import ReservationFlags, run
@@ -118,7 +118,7 @@ def why(
 ) -> None:
     """Explain the state of the reservation NAME.
 
-    For a reservation without a node the decision is made again, here, over the objects of the
+    For a reservation without a node the decision is repeated locally, from the objects of the
     cluster; nothing is changed.
     """
     from holdfast.cli.reservation.why import run

@@ -35,7 +35,7 @@ async def _read(kubeconfig: Path | None) -> World:
 
 
 def node_resources(world: World, resources: Sequence[str]) -> list[dict[str, Any]]:
-    """Return what every node has, what pods use, what is reserved but unused, and what is free.
+    """Return the resources of every node: total, used by pods, reserved but unused, free.
 
     Amounts are in base units, cpu in millicores.
     """
@@ -52,7 +52,7 @@ def node_resources(world: World, resources: Sequence[str]) -> list[dict[str, Any
 
 
 def _held(world: World) -> Counter[tuple[int, int]]:
-    """Sum what reservations hold beside their owners, by row and resource."""
+    """Sum what reservations hold in addition to their owners, by row and resource."""
     held: Counter[tuple[int, int]] = Counter()
     for info in world.reservations:
         row = world.nodes.row_of.get(info.node)
@@ -70,7 +70,7 @@ def _of_resource(nodes: Any, resource: int, row: int, reserved: int) -> dict[str
 
 
 def as_text(nodes: Sequence[dict[str, Any]], resources: Sequence[str]) -> str:
-    """Format a table of every node's resources, the sum of all nodes last."""
+    """Format a table of every node's resources; the last line is the sum of all nodes."""
     parts = ("has", "used", "reserved", "free")
     columns = [[f"{node['node']}{' (cordoned)' if node['cordoned'] else ''}" for node in nodes]]
     if len(nodes) > 1:

@@ -102,7 +102,7 @@ def ends(reservation: Reservation, now: float) -> str:
 
 
 def trouble(reservation: Reservation) -> str:
-    """Return what keeps it from being used, or ""."""
+    """Return why it cannot be used, or ""."""
     if reservation.phase in FINAL:
         return ""
     scheduled, ready = reservation.condition("Scheduled"), reservation.condition("Ready")
