@@ -1,4 +1,4 @@
-"""What the author of a device driver imports; docs/writing-a-driver.md shows how.
+"""The public names for authors of device drivers; docs/writing-a-driver.md shows how to use them.
 
 ::
 

@@ -1,4 +1,4 @@
-"""What the author of a scheduler plugin imports; docs/plugins.md shows how.
+"""The public names for authors of scheduler plugins; docs/plugins.md shows how to use them.
 
 ::
 
