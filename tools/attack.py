@@ -1,10 +1,10 @@
 """Attack an embedded cluster without credentials and measure the response times of its users.
 
 ``python tools/attack.py [--seconds 60]`` starts ``holdfast up`` in a temporary directory, with a
-limit of 1,024 open files, and attacks it: tools/attack_clients.py says how.
-Meanwhile the admin lists pods by kubectl and on new connections, and leases are renewed.
-It prints the response times before and during the attack, and exits with 1 if one failed or took
-longer than ``--most`` seconds. Only the cluster it started is attacked.
+limit of 1,024 open files, and attacks it: tools/attack_clients.py says how. During the attack the
+admin lists pods with kubectl and on new connections, and leases are renewed. It prints the response
+times before and during the attack, and exits with 1 if one failed or took longer than ``--most``
+seconds. It attacks only the cluster that it has started.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ PATCH = {"content-type": "application/merge-patch+json"}
 
 @dataclass
 class Measured:
-    """The response times of one period, in seconds by probe, and the failures."""
+    """The response times of one period, in seconds by probe, and the failures in it."""
 
     answers: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
     failures: list[str] = field(default_factory=list)
@@ -107,13 +107,13 @@ async def running_cluster(nodes: int, descriptors: int) -> AsyncIterator[Cluster
 
 
 async def send(transport: HttpTransport, request: Request) -> str:
-    """Send a request; return what is wrong with the response, or ""."""
+    """Send a request; return the problem of the response, or ""."""
     answer: Response = await transport.send(request)
     return "" if answer.status < 300 else f"{answer.status} {answer.body[:100]!r}"
 
 
 async def by_kubectl(cluster: Cluster) -> str:
-    """Run ``kubectl get pods``; return what went wrong, or ""."""
+    """Run ``kubectl get pods``; return the problem, or ""."""
     process = await asyncio.create_subprocess_exec(
         "kubectl", "--kubeconfig", str(cluster.directory / "data" / "kubeconfig"), "get", "pods",
         stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.PIPE,
@@ -142,7 +142,7 @@ async def renew_lease(transport: HttpTransport) -> str:
 async def repeat(
     measured: Measured, name: str, every: float, probe: Callable[[], Awaitable[str]]
 ) -> None:
-    """Run a probe again and again and store its times."""
+    """Run a probe repeatedly and store its times."""
     while True:
         started = time.monotonic()
         try:

@@ -1,8 +1,8 @@
 """Clients without credentials that use up a server's resources; attack.py runs this.
 
 Each kind keeps a number of connections open, and opens a new one when the server closes one. The
-number of new connections per second is limited, so that the server's limits are measured and not
-the speed of the machine.
+number of new connections per second is limited, so that the attack measures the server's limits,
+not the speed of the machine.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ KINDS: dict[str, tuple[int, bool, Callable[[Target, Streams], Awaitable[None]]]]
     "endless headers": (20, True, big_header),
     "whole bodies of 3 MB": (10, True, whole_body),
 }
-"""Number of connections of each kind, whether with TLS, and what it sends."""
+"""Number of connections of each kind, whether they use TLS, and the function that sends."""
 
 
 async def attack(target: Target, seconds: float) -> None:

@@ -1,15 +1,15 @@
 """Generate the modules of ``src/holdfast/node/kubelet_api`` from its ``.proto`` files.
 
 Each ``NAME.proto`` gives ``NAME_pb2.py`` and ``NAME_pb2_grpc.py`` with their types in ``.pyi``
-files. The types of the stubs are written here: the generator of grpcio-tools makes none.
+files. This program writes the types of the stubs: the generator of grpcio-tools makes none.
 
 Run it after changing a ``.proto`` file or raising grpcio-tools::
 
     .venv/bin/python tools/generate_kubelet_api.py            # write the modules
     .venv/bin/python tools/generate_kubelet_api.py --check    # exit 1 when one is not up to date
 
-and commit the changes. Generated code needs at least the grpcio and protobuf that generated it:
-pyproject.toml says so too.
+and commit the changes. Generated code needs at least the versions of grpcio and protobuf that
+generated it; pyproject.toml requires them too.
 """
 
 from __future__ import annotations

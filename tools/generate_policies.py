@@ -1,7 +1,8 @@
-"""Write the table of allocation keys (``holdfast.api.allocation_keys``) where it is repeated.
+"""Write the table of allocation keys (``holdfast.api.allocation_keys``) into its copies.
 
-In the policies of ``deploy/admission/pod-allocations.yaml``, each of which has a variable ``keys``,
-and in docs/security.md. Run it after a change of the table, and commit the changes::
+The copies are in the policies of ``deploy/admission/pod-allocations.yaml``, each of which has a
+variable ``keys``, and in docs/security.md. Run it after a change of the table, and commit the
+changes::
 
     .venv/bin/python tools/generate_policies.py
 """
@@ -21,13 +22,13 @@ _TABLE = re.compile(r"(?<=generate_policies.py -->\n).*?(?=\n<!-- end -->)", re.
 
 
 def policy_text(policy: str) -> str:
-    """Return the policies with the keys of today."""
+    """Return the policies with the current keys."""
     keys = ",\n      ".join(f"'{entry.key}'" for entry in ALLOCATION_KEYS)
     return _KEYS.sub(f"[{keys}]", policy)
 
 
 def page_text(page: str) -> str:
-    """Return the page with the table of today."""
+    """Return the page with the current table."""
     rows = [f"| `{entry.key}` | {entry.records} |" for entry in ALLOCATION_KEYS]
     return _TABLE.sub("\n".join(("| annotation | records |", "|---|---|", *rows)), page)
 

@@ -1,4 +1,4 @@
-"""Small wrong changes of a Python file, each of which some test should notice."""
+"""Make small wrong changes of a Python file, each of which some test should detect."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SIGNS: dict[type[ast.operator], str] = {
 }
 _TABLES = (ast.Dict, ast.Set, ast.List, ast.Tuple)
 _SMALLEST_PAIR = 3
-"""A tuple with fewer entries is taken for a key, not for a table."""
+"""A tuple with fewer entries counts as a key, not as a table."""
 _LOGGERS = ("_log", "log", "logger")
 _UNREAD = ("__repr__", "__str__")
 _CHECKED = "strict"
@@ -105,7 +105,7 @@ class Changes:
                 yield from self._entries(node.value)
 
     def _entries(self, root: ast.expr) -> Iterator[Mutant]:
-        """Remove or change one entry of a table; texts in it are changed as well."""
+        """Remove or change one entry of a table, and change texts in it."""
         for node in _walk(root):
             if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value:
                 if not isinstance(node, ast.JoinedStr):
@@ -224,7 +224,7 @@ def is_change(mutant: Mutant, source: bytes) -> bool:
 
 
 def _joined(text: str, node: ast.AST) -> str:
-    """Put an expression in parentheses where the change makes two operators of it."""
+    """Put an expression in parentheses if the change splits it into two operators."""
     is_compound = isinstance(node, ast.Compare | ast.BoolOp | ast.BinOp)
     return f"({text})" if is_compound else text
 

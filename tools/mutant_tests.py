@@ -1,7 +1,7 @@
 """Run the tests that execute a changed line, in a forked process on a scratch copy of the tree.
 
-Modules of other packages are imported once, before the fork. Which test executes which line is
-found out once, by tracing, and kept in build/ until a file changes.
+Modules of other packages are imported once, before the fork. Tracing determines once which test
+executes which line; the result is kept in build/ until a file changes.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from types import FrameType
 from typing import Any
 
 MOST_SECONDS = 20.0
-"""How long the tests of one change may take together while traced; otherwise a third."""
+"""How long the tests of one change may take together with tracing; without it, a third."""
 _PRELOADED = ("numpy", "msgspec", "aiohttp", "aiohttp.web", "pytest",
               "prometheus_client", "cryptography.x509", "yaml", "asyncio", "sqlite3",
               "unittest.mock", "typer", "rich")  # fmt: skip
@@ -127,7 +127,7 @@ def _wait(child: int, seconds: float) -> int:
         done, status = os.waitpid(child, os.WNOHANG)
         if done:
             with suppress(ProcessLookupError, PermissionError):
-                os.killpg(child, signal.SIGKILL)  # what a test left running
+                os.killpg(child, signal.SIGKILL)  # processes that a test left running
             return os.waitstatus_to_exitcode(status)
         time.sleep(0.01)
     with suppress(ProcessLookupError, PermissionError):
@@ -204,9 +204,9 @@ class Coverage:
         self._tests = tests
 
     def tests_of(self, file: str, line: int, *, whole_file: bool) -> list[str]:
-        """The tests that execute a line, or any line of its file: the quickest first, some seconds.
+        """The tests that execute a line, or any line of its file: the quickest, for some seconds.
 
-        There are hundreds that execute a line somewhere, and the ones left out are the largest.
+        Hundreds of tests execute some line of a file; the largest of them are left out.
         """
         found = [
             test for test, seen in self._tests.items()

@@ -1,8 +1,9 @@
-"""Change the code a little and see whether a test notices: ``make mutants ARGS="--count 20"``.
+"""Make small changes of the code and check that a test fails: ``make mutants ARGS="--count 20"``.
 
-A seeded sample of small wrong changes of four packages (PACKAGES), each against the tests of its
-package. A change that no test notices is printed; either a test is missing, or the change makes no
-difference, and then tests/mutants_explained.toml says why. Everything runs in scratch copies.
+The program draws a seeded sample of small wrong changes of four packages (PACKAGES) and runs the
+tests of the package for each. A change that no test detects is printed: either a test is missing,
+or the change makes no difference, and then tests/mutants_explained.toml says why. Everything runs
+in scratch copies.
 """
 
 from __future__ import annotations
@@ -35,12 +36,12 @@ _EVERY = 25
 
 @dataclass(frozen=True)
 class Package:
-    """Files to change, and the tests that should notice."""
+    """Files to change, and the tests that should fail."""
 
     sources: tuple[str, ...]
     tests: tuple[str, ...]
     of_tables: tuple[str, ...] = ()
-    """Tests that read whole tables: run first for a change at module level, else last."""
+    """Tests that read whole tables; they run first for a change at module level, otherwise last."""
 
 
 PACKAGES = {
@@ -85,7 +86,7 @@ class Task:
 
 
 def main() -> int:
-    """Draw changes, run tests, report; return 1 if an unexplained change was not noticed."""
+    """Draw changes, run tests, report; return 1 if an unexplained change was not detected."""
     wanted = _arguments()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(2))  # so that scratch copies are removed
     began = time.monotonic()
@@ -128,7 +129,7 @@ def files_of(globs: tuple[str, ...]) -> list[str]:
 def _sample(names: list[str], wanted: argparse.Namespace) -> list[tuple[str, Mutant]]:
     """Draw random changes from each package in turn.
 
-    A change is drawn by its own text, so that the sample of a seed hardly moves with the code.
+    A change is drawn by its own text, so that the sample of a seed hardly changes with the code.
     """
     drawn = []
     for name in names:
@@ -198,7 +199,7 @@ def _task(name: str, mutant: Mutant, coverage: Coverage, end: float) -> Task:
 
 
 def _run_all(pool: multiprocessing.pool.Pool, tasks: list[Task]) -> list[Task]:
-    """Run the sample until its end or the timeout; return the changes not noticed."""
+    """Run the sample until its end or the timeout; return the undetected changes."""
     outcomes: dict[str, list[Run]] = {name: [] for name in PACKAGES}
     survivors = []
     began = time.monotonic()

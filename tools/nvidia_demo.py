@@ -1,7 +1,7 @@
 """Run the driver for NVIDIA GPUs on this machine: slices, pods with and without a GPU.
 
 Starts an embedded cluster and examples/51-driver-nvidia, applies the example's manifests and prints
-what happens, without kubectl; for docs/nvidia.md and to try a new card.
+the results, without kubectl. It is used for docs/nvidia.md and to try a new card.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ async def _show(data: Path, driver: subprocess.Popen[bytes]) -> None:
             for raw in yaml.safe_load_all(file.read_text()):
                 resource = RESOURCES[raw["kind"]]
                 await client.create(resource, raw, "default" if resource.namespaced else "")
-                if raw["metadata"]["name"] == "with-gpu":  # before the second one asks for it
+                if raw["metadata"]["name"] == "with-gpu":  # before the second pod requests it
                     await _until(client, "with-gpu", "Running")
         await _until(client, "without-gpu", "Succeeded")
         await _print_pods(client, data)

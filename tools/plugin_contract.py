@@ -1,16 +1,16 @@
-"""Which classes are the plugin contract, and who implements them.
+"""Find the classes of the plugin contract, and the classes that implement them.
 
 A point of the contract is a public class of the framework (a module below ``framework`` or
 ``contract``) of one of these kinds:
 
 - ``Plugin``, and every class that is derived from it: the protocols of the extension points;
 - a class that leaves a method to the author (its body is ``...``, it is abstract or raises
-  NotImplementedError) and is no protocol, such as ``PerNodePlugin``;
+  NotImplementedError) and is not a protocol, such as ``PerNodePlugin``;
 - a class from which a class of ``plugins`` is derived, and classes derived from that in the
   framework: base classes with defaults, such as ``NodeFilter``.
 
-Data are not points: structs, enums, named tuples, exceptions. The other protocols of the framework
-are no points either: ledgers and the scheduler implement them, not plugins.
+Data classes are not points: structs, enums, named tuples, exceptions. The other protocols of the
+framework are not points either: ledgers and the scheduler implement them, not plugins.
 """
 
 from __future__ import annotations

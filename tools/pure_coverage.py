@@ -1,4 +1,4 @@
-"""Print how much of the pure packages their tests execute.
+"""Print the part of the pure packages that their tests execute.
 
 The packages are those of the import contract "Deciding is pure" in pyproject.toml. Their tests are
 the folders of tests with their names, the laws, the conformance tests and the doctests; other tests
@@ -40,7 +40,7 @@ def folder(package: str, root: Path = ROOT) -> Path:
 
 
 def folders_of_tests(packages: list[str], root: Path = ROOT) -> list[Path]:
-    """Return the folders of tests of the packages and of the packages in them, and the themes.
+    """Return the test folders of the packages, of the packages in them, and of the themes.
 
     ``holdfast.state.columns`` is tested by ``tests/state/columns``, or by ``tests/columns``.
     """
@@ -61,7 +61,7 @@ def inner_packages(outer: Path) -> list[Path]:
 
 @dataclass
 class Count:
-    """Statements and branches, and how many of them were not executed."""
+    """The numbers of statements and branches, and of those that were not executed."""
 
     name: str
     statements: int = 0

@@ -17,7 +17,7 @@ from pathlib import Path
 TABLE = Path(__file__).parents[1] / "tests" / "scenarios.md"
 SPEC = re.compile(r"^## ([A-Z]): (.+)$", re.M)
 ROW = re.compile(r"^\| ([A-Z]\d{3})( †)? \| (.+) \|$", re.M)
-"""A line of the table: number, whether no test has it, title."""
+"""A line of the table: number, a mark if no test has it, title."""
 NUMBERS = re.compile(r"test((?:_[A-Z]\d{3})+)_")
 
 

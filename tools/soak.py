@@ -27,9 +27,9 @@ ATTACKS = ("tests/laws/test_tenant_laws.py", "tests/laws/test_tenant_room_laws.p
 MARK = "UNNOTICED"
 _BINARIES = ROOT / "tests" / "real" / "build"
 _GRACE = 0.15
-"""By which fraction of its time a check may exceed it before it is killed."""
+"""The fraction by which a check may exceed its time before it is killed."""
 _SHORT = 1200.0
-"""Seconds below which a part runs a smaller sample."""
+"""A part with less time than this, in seconds, runs a smaller sample."""
 _SHOWN_LINES = 40
 """Lines of output to print for a part that found a fault."""
 
@@ -77,7 +77,7 @@ def kill(seed: int, seconds: float) -> list[str]:
 def kill_nodes(seed: int, seconds: float) -> list[str]:
     """Return the command that kills agent and driver of a node: 100 times among 200 pods.
 
-    In a short time a tenth of that.
+    With a short time, a tenth of that.
     """
     return _kill_with("tests/agent/test_agent_kill.py", seconds)
 
@@ -194,7 +194,7 @@ def run(part: Part, seed: int, seconds: float) -> None:
 
 
 def _round(part: Part, seed: int, left: float, most: float) -> tuple[int, Path]:
-    """Run a part once; kill it after ``most`` seconds, which is no fault."""
+    """Run a part once; kill it after ``most`` seconds, which is not a fault."""
     log = LOGS / f"{part.name}-{seed}.log"
     environment = {**os.environ, "HOLDFAST_SEED": str(seed), "HOLDFAST_ROUNDS": "10"}
     with log.open("w") as output:

@@ -54,7 +54,7 @@ class Module:
                 yield line_count(node), f"{self.name}: {node.name}"
 
     def comment_lines(self) -> int:
-        """Number of lines that have nothing but a comment."""
+        """Number of lines that consist of a comment."""
         tokens = tokenize.generate_tokens(io.StringIO(self.text).readline)
         comments = (token for token in tokens if token.type == tokenize.COMMENT)
         return sum(comment.line.lstrip().startswith("#") for comment in comments)
@@ -68,7 +68,7 @@ class Module:
 
 
 def line_count(node: ast.stmt) -> int:
-    """Return how many lines a statement takes."""
+    """Return the number of lines of a statement."""
     return (node.end_lineno or node.lineno) - node.lineno + 1
 
 
@@ -87,7 +87,7 @@ def read_modules(source: Path) -> list[Module]:
 
 
 def single_importers(modules: list[Module]) -> dict[str, str]:
-    """Return the modules that exactly one other module imports, with that one."""
+    """Return the modules that exactly one other module imports, with their importer."""
     importers: dict[str, set[str]] = defaultdict(set)
     for module in modules:
         for name in module.imports:
@@ -97,7 +97,7 @@ def single_importers(modules: list[Module]) -> dict[str, str]:
 
 
 def loose_modules(modules: list[Module]) -> list[str]:
-    """Return the modules at the top, ``__main__`` left out."""
+    """Return the modules at the top, without ``__main__``."""
     top = (m.name for m in modules if len(m.parts) == 1 and not m.is_package)
     return [name for name in top if name != "__main__"]
 
@@ -128,7 +128,7 @@ def repeated_classes(modules: list[Module]) -> Places:
 
 
 def ambiguous_names(modules: list[Module]) -> Places:
-    """Return classes and type aliases at module level that several modules define differently."""
+    """Return names of classes and type aliases at module level with several definitions."""
     places: Places = defaultdict(list)
     meanings: dict[str, set[str]] = defaultdict(set)
     for module in modules:

@@ -3,10 +3,10 @@
     python tools/structure.py                      the working tree
     python tools/structure.py daaa5d5 . --verbose  two revisions (. is the working tree), with lists
 
-Counted is src/holdfast without generated modules (``*_pb2*.py``), and for phrases also README,
-CONTRIBUTING, CHANGELOG and docs. A logical line is a statement of the syntax tree other than a
-docstring, so that the layout of the code does not matter. A function is counted from ``def`` to its
-last line. ``plugin_contract`` says what a point of the contract is. Some rows depend on names, so
+The program counts src/holdfast without generated modules (``*_pb2*.py``), and for phrases also
+README, CONTRIBUTING, CHANGELOG and docs. A logical line is a statement of the syntax tree other
+than a docstring, so that the layout of the code does not matter. A function is counted from ``def``
+to its last line. ``plugin_contract`` defines a point of the contract. Some rows depend on names, so
 read their lists: attributes read from a plugin by ``getattr``, functions that compare a request
 with free resources, and methods with a parameter ``state``.
 """
@@ -72,7 +72,7 @@ def duck_attributes(modules: list[Module]) -> Places:
 
 
 def state_methods(modules: list[Module]) -> list[str]:
-    """Return the methods below ``plugins`` that are handed a state."""
+    """Return the methods below ``plugins`` that have a parameter ``state``."""
     classes = (
         (m.name, node)
         for m in modules
@@ -101,7 +101,7 @@ def fit_rules(modules: list[Module]) -> list[str]:
 
 
 def _compares_request(node: ast.AST) -> bool:
-    """Tell whether a node is ``free < amount`` or the like, by the names on both sides."""
+    """Tell whether a node is a comparison such as ``free < amount``, by the names on both sides."""
     match node:
         case ast.Compare(ops=[ast.In() | ast.NotIn()], comparators=[right]):
             return bool(re.search("backed|waived|ignored_if_absent", ast.unparse(right)))
@@ -132,7 +132,7 @@ def places(modules: list[Module], pattern: str) -> list[str]:
 
 
 def classic_dra_importers(modules: list[Module]) -> list[str]:
-    """Return the modules outside of classic DRA (by their paths) that import a part of it."""
+    """Return the modules whose paths are outside of classic DRA and that import a part of it."""
     inside = {m.name for m in modules if "classic" in m.name}
     inside |= {name for m in modules for name in m.imports if CLASSIC_API.search(name)}
     return [m.name for m in modules if m.name not in inside and m.imports & inside]
@@ -216,7 +216,7 @@ def contract(modules: list[Module]) -> Rows:
 
 
 def words(modules: list[Module], pages: list[str]) -> Rows:
-    """Return the rows about words and phrases; a phrase may go over the end of a line."""
+    """Return the rows about words and phrases; a phrase may cross a line end."""
     rows: Rows = {word: places(modules, rf"\b{word}\b") for word in ("uncached", "per_pod")}
     rows["found, in src"] = str(len(places(modules, r"\bfound\b")))
     for phrase in PHRASES:
