@@ -1,12 +1,12 @@
-"""Measure the cost of cluster events while many pods are unschedulable, and of their next attempt.
+"""Measure the CPU cost of cluster events while many pods are unschedulable, and of retries.
 
     python benchmarks/backlog.py [--nodes 5000] [--pods 10000] [--kind equal ...]
 
-Every node is full, or the only unit of the pods' resource policy, so all pods were rejected.
-Events are passed to the event handlers as the informers do, one a second: first events that help
-no pod (``idle``), then the deletion of a pod, which may help all of them (``helps``). Figures are
-CPU time of this process in microseconds: for an event, and for one attempt (``try``); ``moved``
-counts the requeued pods. Nothing is written.
+Every node is full, or the only unit of the pods' resource policy is, so all pods were rejected.
+Events are passed to the event handlers as the informers do, one a second: first events that help no
+pod (``idle``), then the deletion of a pod, which may help all of them (``helps``). Figures are CPU
+time of this process in microseconds: for an event, and for one attempt (``try``); ``moved`` counts
+the requeued pods. Nothing is written.
 """
 
 import argparse
@@ -64,7 +64,7 @@ def spread(count: int) -> Iterator[dict[str, Any]]:
 
 
 def governed(count: int) -> Iterator[dict[str, Any]]:
-    """Pods that the nodes have space for, but not the only unit of their policy."""
+    """Pods that fit the nodes, but not the only unit of their policy."""
     for i in range(count):
         yield a_pod(f"p{i}", labels=GOVERNED)
 

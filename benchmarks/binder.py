@@ -1,11 +1,11 @@
-"""Bind pods without any decision: the most that a scheduler could write to this control plane.
+"""Bind pods without any decision: measures the most that a scheduler could write.
 
     python benchmarks/binder.py --kubeconfig FILE [--events] [--watch] [--devices CASE]
 
 Lists nodes and pods once and encodes every request, then binds pod after pod to node after node.
 With ``--events`` it also writes one event for each pod, as every scheduler does. With ``--watch``
-it reads a watch of all pods meanwhile, as every scheduler must. With ``--devices`` it also sends
-the requests that pods with claims or extended resources need, and watches claims. It decodes no
+it also reads a watch of all pods, as every scheduler must. With ``--devices`` it also sends the
+requests that pods with claims or extended resources need, and watches claims. It decodes no
 response.
 """
 

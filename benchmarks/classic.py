@@ -1,10 +1,10 @@
-"""Measure pods with classic claims: scheduler, driver and API server in a process each.
+"""Measure pods with classic claims; scheduler, driver and API server are separate processes.
 
     python benchmarks/classic.py [--nodes 500] [--pods 2000]
 
 Nodes with eight devices each, claims and pods are created first; then the scheduler and the
 controller of one driver start. The time is measured from the first bind to the last. ``writes`` are
-all requests that change something in that time, events included. CPU is in milliseconds a pod.
+all requests that change something in that time, events included. CPU is in milliseconds per pod.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def prepare(claim: Any) -> None:
 
 @dataclass(frozen=True)
 class Result:
-    """What one run measured."""
+    """The figures of one run."""
 
     nodes: int
     pods: int

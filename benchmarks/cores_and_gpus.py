@@ -3,12 +3,12 @@
     python benchmarks/cores_and_gpus.py [--nodes 1000] [--case lsr shared ...]
     python benchmarks/cores_and_gpus.py --profile lsr     where the time of one case goes
 
-Each node has 64 CPUs (2 sockets, 2 threads a core) in a NodeResourceTopology and 8 GPUs in a
-Device. *Ordinary* pods ask for neither; the first case has them on nodes without both. *Owners* use
-1,000 reservations of 8 CPUs and a GPU each. In *no two nodes alike* different CPUs and GPUs are in
-use on each node, and pods ask for 1 to 8 CPUs in turn. Cases are measured in turn, in CPU time
-(``in_turn.py``); ``first ms`` is the first pod, for which every node is searched, and ``step ms``
-the longest time of that without a pause.
+Each node has 64 CPUs (2 sockets, 2 threads per core) in a NodeResourceTopology and 8 GPUs in a
+Device. *Ordinary* pods ask for neither; in the first case the nodes have neither of the objects.
+*Owners* use 1,000 reservations of 8 CPUs and a GPU each. In *no two nodes alike* each node has
+different CPUs and GPUs in use, and pods ask for 1 to 8 CPUs in turn. Cases are measured in turn, in
+CPU time (``in_turn.py``); ``first ms`` is the time of the first pod, for which every node is
+searched; ``step ms`` is the longest part of it without a pause.
 """
 
 from __future__ import annotations
@@ -103,11 +103,11 @@ def a_pod_of(name: str, number: int) -> JsonObject:
 
 @dataclass(frozen=True)
 class Case:
-    """Equal pods; ``target`` is in decisions a second on one core, with 1,000 nodes."""
+    """Equal pods; ``target`` is in decisions per second on one core, with 1,000 nodes."""
 
     words: str
     cpu: str = "100m"
-    """ "": 1 to 8 in turn."""
+    """ The CPU request; "": 1 to 8 in turn."""
     gpu: str = ""
     lsr: bool = False
     annotations: Mapping[str, str] = field(default_factory=dict)

@@ -1,10 +1,10 @@
-"""Measure decisions a second, in process, with every node evaluated.
+"""Measure decisions per second, in process, with every node evaluated.
 
     python benchmarks/decisions.py [--nodes 100 5000] [--placed 50000] [--kind basic ...]
     python benchmarks/decisions.py --profile basic     where the time of one kind goes
 
 Nothing is written to an API server: ``scheduler.cycle.schedule_pod`` selects a node, assumes the
-pod and runs the Reserve plugins. The rate is per second of CPU time of this process, which can be
+pod and runs the Reserve plugins. The rate is per second of CPU time of this process, so it can be
 compared on a machine that does other work too; ``wall`` is per second of elapsed time. Making the
 pod infos (once for each version of a pod) is shown separately.
 """

@@ -1,10 +1,10 @@
-"""Measure preemptions for devices: every device is held by a pod of lower priority.
+"""Measure preemptions for devices: a pod of lower priority holds every device.
 
     python benchmarks/device_preemption.py [--nodes 200 1000] [--count 20]
 
-Each node has eight devices with a pod each, of priority 0 to 7; the preemptor needs two devices.
+Each node has eight devices, each with a pod, of priorities 0 to 7; the preemptor needs two devices.
 The rate is that of the PostFilter plugins after the first preemption, per second of CPU time. The
-longest step is that of the first preemption, or of what is prepared for it, in CPU time.
+longest step is that of the first preemption or of its preparation, in CPU time.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from holdfast.testing import a_claim, a_device_class, a_node, a_pod, a_slice, ty
 
 
 def a_full_cluster(nodes: int) -> World:
-    """Return a cluster all of whose devices are in use."""
+    """Return a cluster in which all devices are in use."""
     world = World()
     world.upsert(typed(a_device_class("gpu")))
     for i in range(nodes):

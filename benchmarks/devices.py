@@ -3,10 +3,10 @@
     python benchmarks/devices.py [--nodes 500 5000] [--claims 10000] [--case counters ...]
     python benchmarks/devices.py --profile counters     where the time of one case goes
 
-Each node has eight cards. ``--claims`` claims exist already: as many as a quarter of the cards are
-allocated, the others wait for pods. The first decision of a case finds nothing cached and is shown
-separately; the rate is that of the following ones, per second of CPU time, and ``longest`` is the
-CPU time of the slowest of them: meanwhile the scheduler does nothing else.
+Each node has eight cards. ``--claims`` claims exist already. Claims for a quarter of the cards are
+allocated; the others wait for pods. The first decision of a case finds nothing cached and is shown
+separately. The rate is that of the following decisions, per second of CPU time; ``longest`` is the
+CPU time of the slowest of them, in which the scheduler does nothing else.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def _shareable(node: str) -> list[Raw]:
 
 
 def _of_all_nodes(node: str) -> list[Raw]:
-    """Devices that every node can use, beside those of the nodes."""
+    """Devices that every node can use, in addition to those of the nodes."""
     if node != "n0":
         return _plain(node)
     shared = [
@@ -107,7 +107,7 @@ class Case:
     resource: bool = False
     """Whether pods request an extended resource instead of a claim."""
     target: int | None = 1000
-    """Decisions a second on 5,000 nodes."""
+    """Decisions per second on 5,000 nodes."""
 
 
 CASES = {
@@ -149,7 +149,7 @@ def _allocated(i: int, node: str) -> Raw:
 
 
 def cards_in_use(claims: int, nodes: int) -> int:
-    """Return how many of these claims are allocated: as many as a quarter of the cards."""
+    """Return how many of these claims are allocated: claims for a quarter of the cards."""
     return min(claims, nodes * CARDS) // 4
 
 
@@ -164,7 +164,7 @@ def a_cluster_with_devices(name: str, nodes: int, claims: int) -> World:
     allocated = cards_in_use(claims, nodes)
     for i in range(claims):
         if i < allocated:
-            # The first device of a partitioned card is the whole of it.
+            # The first device of a partitioned card is the whole card.
             node = world.nodes.names[(4 * i // CARDS) % nodes]
             raw = _allocated(i, node)
         else:
@@ -183,7 +183,7 @@ def a_pod_of(case: Case, number: int) -> Raw:
 
 
 def waiting(name: str, nodes: int, claims: int, pods: int) -> tuple[World, list[PodInfo]]:
-    """Return a cluster and pods to schedule, each with a claim of its own."""
+    """Return a cluster and pods to schedule, each with its own claim."""
     case, world, made = CASES[name], a_cluster_with_devices(name, nodes, claims), []
     for i in range(pods):
         if not case.resource:

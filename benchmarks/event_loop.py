@@ -1,4 +1,4 @@
-"""Measure for how long single decisions keep a scheduler from doing anything else.
+"""Measure how long single decisions block a scheduler.
 
     python benchmarks/event_loop.py [--nodes 5000] [--pods 20] [--case counters ...]
 
@@ -7,8 +7,8 @@ one after the other; the first of a case needs a search on every node. Nodes hav
 ``devices.py``, and pods have claims; in ``preemption`` nodes are full of pods of lower priority, in
 ``cores`` different CPUs and GPUs are in use on each node, as in ``cores_and_gpus.py``. In
 ``hostile`` selectors are costly, as in ``tenants.py``, and the pods fit nowhere. Each step of a
-task is timed in CPU time, so that other load on the machine does not count: ``longest`` is that of
-the scheduler's own task, and of all tasks.
+task is timed in CPU time, so that other load on the machine does not count: ``longest`` is shown
+for the scheduler's own task and for all tasks.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def timed_steps() -> Iterator[dict[str, float]]:
 
 
 class Case(Protocol):
-    """What is created: at first, for each node, and for each pod that is scheduled."""
+    """The objects to create: at first, for each node, and for each pod that is scheduled."""
 
     words: str
 
@@ -119,7 +119,7 @@ class Preemption:
 
 
 class Cores:
-    """Pods with CPUs of their own and a part of a GPU, where no two nodes are alike."""
+    """Pods with exclusive CPUs and a part of a GPU, where no two nodes are alike."""
 
     words = "CPUs and GPUs"
     _dice = Random(1)
@@ -135,7 +135,7 @@ class Cores:
 
 
 class Hostile:
-    """Pods whose claims have a selector of their own, which is evaluated for every device."""
+    """Pods whose claims each have a different selector, which is evaluated for every device."""
 
     words = "hostile selectors"
 

@@ -1,7 +1,7 @@
-"""Measure cases in turn, a hundred pods of each in random order, so that other load meets them all.
+"""Measure cases in turn, a hundred pods of each in random order, so that other load affects all.
 
-The rate of a case is the median of its rounds, the ratio that of the ratios to the first case in
-the same round: the load of other processes changes more slowly than that.
+The rate of a case is the median of its rounds. The ratio is the median of the ratios to the first
+case in the same round, because the load of other processes changes more slowly than a round.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ class Result:
     per_second: float
     of_first: float
     first_seconds: float
-    """Of the first pod with its preparation, which is not part of the rate."""
+    """The time of the first pod with its preparation, which is not part of the rate."""
     longest_step_seconds: float
-    """Of the first pod: the longest time without a pause."""
+    """The longest time without a pause, for the first pod."""
 
 
 def measure_scenes(
     scenes: Mapping[str, Scene], rejected: Collection[str] = ()
 ) -> dict[str, Result]:
-    """Return the rate of each case in attempts a second; all pods of ``rejected`` fit no node."""
+    """Return the rate of each case in attempts per second; no pod of ``rejected`` fits a node."""
     names = list(scenes)
     times: dict[str, list[float]] = {name: [] for name in names}
     random, pods = Random(1), max(len(pod_infos) for _, pod_infos in scenes.values())
@@ -53,7 +53,7 @@ def measure_scenes(
         for name, (world, pod_infos) in scenes.items()
     }
     for start in range(1, pods, ROUND):
-        # A case finds the processor's cache as the one before left it.
+        # A case starts with the processor's cache as the previous case left it.
         for name in random.sample(names, len(names)):
             world, pod_infos = scenes[name]
             if some := pod_infos[start : start + ROUND]:
@@ -83,7 +83,7 @@ def _ratios(before: Iterable[float], after: Iterable[float]) -> list[float]:
 
 
 def _steps_of_first(world: World, pod_info: PodInfo, *, rejected: bool) -> list[float]:
-    """Return the seconds of each step; the cycle follows the last one without a pause."""
+    """Return the seconds of each step; the cycle follows the last step without a pause."""
     steps = [*step_times(prepare_in_steps(PROFILE, pod_info, world, NOW))]
     steps[-1] += _seconds(world, [pod_info], rejected=rejected)
     return steps

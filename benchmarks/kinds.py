@@ -17,7 +17,8 @@ WEB = {"labelSelector": {"matchLabels": {"app": "web"}}}
 
 @dataclass(frozen=True)
 class Kind:
-    """``target`` is in decisions a second on one core, with all 5,000 nodes evaluated."""
+    """Kind of pods; ``target``: decisions per second on one core, with all 5,000 nodes
+    evaluated."""
 
     words: str
     pods: Callable[[World, int], Pods]
@@ -112,7 +113,7 @@ def distinct(world: World, count: int) -> Pods:
 
 
 def images(world: World, count: int) -> Pods:
-    """Pods whose image is on a third of the nodes."""
+    """Pods with an image that a third of the nodes have."""
     image = {"names": ["registry.k8s.io/pause:3.10"], "sizeBytes": 500 * 1024 * 1024}
     for name in world.nodes.names[::3]:
         node = world.nodes.nodes[world.nodes.row_of[name]]

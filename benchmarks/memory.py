@@ -3,8 +3,8 @@
     python benchmarks/memory.py [--nodes 5000] [--pods 50000]
 
 Nodes and pods are the JSON that a real API server sends (images and conditions of kubelets, token
-volumes, owner references, statuses), passed through the decoder, the informer's cache and the
-event handlers. This benchmark keeps none of the JSON. Figures are the resident memory of the
+volumes, owner references, statuses), passed through the decoder, the informer's cache and the event
+handlers. The benchmark itself keeps none of the JSON. Figures are the resident memory of the
 process before and after, and CPU time per event.
 """
 

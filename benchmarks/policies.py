@@ -1,10 +1,11 @@
-"""Measure scheduling with resource policies: pods that none governs, governed and rejected pods.
+"""Measure scheduling with resource policies: ungoverned, governed and rejected pods.
 
     python benchmarks/policies.py [--nodes 5000] [--placed 10000] [--case capped ...]
     python benchmarks/policies.py --profile capped     where the time of one case goes
 
-The nodes are in three zones. A policy has a unit for each of two zones; most prefer them to the
-third. ``--placed`` pods that the first policy governs are on the nodes of its first unit already.
+The nodes are in three zones. A policy has a unit for each of two zones; most policies prefer them
+to the third zone. ``--placed`` pods that the first policy governs are already on the nodes of its
+first unit.
 
 The cases are measured in turn, in CPU time (``in_turn.py``).
 """
@@ -38,19 +39,19 @@ _made: dict[tuple[int, int], World] = {}
 
 @dataclass(frozen=True)
 class Case:
-    """Pods of the first ``apps`` of some policies in turn; 0: pods that no policy governs."""
+    """Pods of the first ``apps`` of the policies in turn; 0: pods that no policy governs."""
 
     words: str
     policies: int = 1
     apps: int = 1
     hashes: int = 1
     caps: tuple[int | None, ...] = (1_000_000, 1_000_000)
-    """Of the units; -1: the pods that are placed already fill the unit."""
+    """The caps of the units; -1: the pods that are already placed fill the unit."""
     elsewhere: bool = False
-    """Whether each policy is in a namespace of its own, without pods."""
+    """Whether each policy is in a separate namespace, without pods."""
     rejected: bool = False
     target: int | None = 8000
-    """Attempts a second on 5,000 nodes, of governed pods."""
+    """Attempts per second on 5,000 nodes, of governed pods."""
     spec: dict[str, Any] = field(default_factory=dict)
 
 
@@ -131,7 +132,7 @@ def waiting(
 
 
 def measure(name: str, nodes: int, placed: int = PLACED, pods: int = PODS) -> float:
-    """Return attempts a second of one case, measured by itself."""
+    """Return attempts per second of one case, measured by itself."""
     world, pod_infos = waiting(name, nodes, placed, pods)
     return (len(pod_infos) - 1) / decide_all(world, pod_infos)[0]
 
@@ -139,7 +140,7 @@ def measure(name: str, nodes: int, placed: int = PLACED, pods: int = PODS) -> fl
 def measure_in_turn(
     names: Sequence[str], nodes: int, placed: int = PLACED, pods: int = PODS
 ) -> dict[str, Result]:
-    """Measure cases in turn, a round of each."""
+    """Measure cases in turn, one round of each."""
     scenes = {name: waiting(name, nodes, placed, pods) for name in names}
     return measure_scenes(scenes, [name for name in names if CASES[name].rejected])
 

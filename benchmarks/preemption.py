@@ -1,16 +1,16 @@
-"""Measure preemptions planned a second, in process: the attempt, its message, the victims.
+"""Measure planned preemptions per second, in process: the attempt, its message, the victims.
 
     python benchmarks/preemption.py [--nodes 5000] [--pods-per-node 30] [--case warm ...]
 
 Every node is full of pods of lower priority, so each attempt ends in victims. After each attempt
 the preemptor is nominated to its node and its victims are deleted. ``warm`` schedules pods of one
-class, ``first`` a pod of a new class (and priority) each time, ``budgets`` is warm with ten
-disruption budgets over all pods, one of which is updated after each preemption. ``ports``, ``far``
-and ``even`` are preemptors that a host port, required anti-affinity or topology spread excludes
-from many nodes. Rates are per second of CPU time and cover the attempt with its message, not the
-changes after it and not the preparation in steps before it; ``best`` is the best window of 25
-attempts, which can be compared on a machine that does other work too. ``cold`` is the very first
-attempt with its preparation, ``step`` the longest time of that without a pause.
+class; ``first`` schedules a pod of a new class (and priority) each time; ``budgets`` is warm with
+ten disruption budgets over all pods, one of which is updated after each preemption. ``ports``,
+``far`` and ``even`` are preemptors that a host port, required anti-affinity or topology spread
+excludes from many nodes. Rates are per second of CPU time and cover the attempt with its message,
+not the changes after it and not the preparation in steps before it; ``best`` is the best window of
+25 attempts, which can be compared on a machine that does other work too. ``cold`` is the very first
+attempt with its preparation; ``step`` is the longest part of it without a pause.
 """
 
 import argparse

@@ -7,11 +7,12 @@ started; an observer watches binds and events, and the time is measured from the
 last bind or event. Runs alternate between the schedulers, so that other load affects all of them;
 figures are comparable only as ratios within one table. CPU time is counted over the same span,
 without the start. *Owners* are pods with 1,000 reservations; *cores* are LSR pods that share GPUs,
-*core-owners* such pods with 1,000 reservations of CPUs and GPUs. kube-scheduler cannot do these:
-``x peer`` is the ratio to koord-scheduler there, if tests/real/build-koord-scheduler has built it.
-Pods of the cases of ``devices.py`` use devices; their limit is a program that sends the same
-requests, with and without the watches of pods and claims. *Writes* are counted by the server. A
-decision is the mean of ``scheduler_scheduling_algorithm_duration_seconds``, in elapsed time.
+*core-owners* such pods with 1,000 reservations of CPUs and GPUs. kube-scheduler cannot run these
+cases: there ``x peer`` is the ratio to koord-scheduler, if tests/real/build-koord-scheduler has
+built it. Pods of the cases of ``devices.py`` use devices; their limit is the rate of a program that
+sends the same requests, with and without the watches of pods and claims. *Writes* are counted by
+the server. A decision is the mean of ``scheduler_scheduling_algorithm_duration_seconds``, in
+elapsed time.
 """
 
 from __future__ import annotations
@@ -61,8 +62,8 @@ TIMEOUT_SECONDS = 900.0
 _LABEL = re.compile(r'(\w+)="([^"]*)"')
 _WRITING = ("POST", "PUT", "PATCH", "DELETE")
 FEW_PODS, KOORD_PODS = 20, 300
-"""Where kube-scheduler needs seconds a pod, for devices that share counters, and where
-koord-scheduler needs half a second, for owners."""
+"""Numbers of pods for slow cases: kube-scheduler needs seconds per pod for devices that share
+counters; koord-scheduler needs half a second for owners."""
 
 
 def kube_scheduler(plane: ControlPlane, _case: str, port: int) -> Command:
@@ -103,7 +104,7 @@ def koord_scheduler(plane: ControlPlane, _case: str, port: int) -> Command:
 
 
 def holdfast(plane: ControlPlane, _case: str, port: int) -> Command:
-    """Holdfast, as a user starts it."""
+    """Holdfast, with the command of its users."""
     flags = ["--kubeconfig", str(plane.kubeconfig), "--no-leader-elect"]
     flags += ["--health-port", str(port)]
     return [sys.executable, "-m", "holdfast", "scheduler", *flags]
@@ -134,7 +135,7 @@ COMPETITORS: dict[str, Callable[[ControlPlane, str, int], Command]] = {
 }
 PEERS = ("kube-scheduler", "koord-scheduler")
 KOORD_CASES = ("owners", *CORE_CASES)
-"""Cases that kube-scheduler cannot do and koord-scheduler can."""
+"""Cases that koord-scheduler can run and kube-scheduler cannot."""
 LIMITS = ("binds alone", "binds + events", "and a watch")
 
 
@@ -151,7 +152,7 @@ class Figures:
     server_cpu_ms: float
     peak_mib: float
     writes: dict[str, float]
-    """Writes a pod that the server has stored, by verb and resource."""
+    """Writes per pod that the server has stored, by verb and resource."""
     decision_ms: float | None = None
     owners: int = 0
     """Pods that were allocated from a reservation."""
@@ -162,7 +163,7 @@ class Figures:
 
     @property
     def all_cpu_ms(self) -> float:
-        """CPU time a pod of the program and of the servers."""
+        """CPU time per pod, of the program and of the servers."""
         return self.cpu_ms + self.server_cpu_ms
 
 
@@ -240,7 +241,7 @@ async def stored_writes(client: Client) -> Counter[str]:
 
 
 def mean_decision_ms(port: int, *, https: bool) -> float:
-    """Read from a scheduler's metrics how long a scheduling algorithm took on average."""
+    """Read the mean duration of the scheduling algorithm from a scheduler's metrics."""
     without_checks = ssl._create_unverified_context() if https else None
     address = f"http{'s' if https else ''}://127.0.0.1:{port}/metrics"
     with urllib.request.urlopen(address, context=without_checks, timeout=30) as page:
@@ -301,7 +302,7 @@ def _limits_of(results: list[Figures], case: str) -> list[Figures]:
 def _shares_by_round(mine: list[Figures], limits: list[Figures]) -> str:
     """Return the share of the limit in each round, by the mean rates, and by CPU time.
 
-    Other load on the machine changes rates more than CPU times: both cores are busy throughout.
+    Other load on the machine changes rates more than CPU times: both cores are always busy.
     """
     pairs = list(zip(mine, limits, strict=False))
     rounds = ", ".join(f"{own.rate / limit.rate:.0%}" for own, limit in pairs)
@@ -318,7 +319,7 @@ def peer_of(case: str) -> str:
 def takes_part(case: str, who: str, first_case: str) -> bool:
     """Tell whether a competitor runs a case.
 
-    The limit depends on the case only if pods use devices of DRA: else it is measured once.
+    The limit depends on the case only if pods use devices of DRA; otherwise it is measured once.
     """
     if who in PEERS:
         return who == peer_of(case) and program(KOORD if who == PEERS[1] else who) is not None

@@ -1,7 +1,7 @@
 """Devices, claims and pods that use them, for the benchmark on a real control plane.
 
 The cases are those of ``devices.py``. ``writes`` are the requests that Holdfast sends for such a
-pod before it binds it: the binder sends the same ones without a decision.
+pod before it binds the pod; the binder sends the same requests without a decision.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _PODS_A_CARD = {"counts": 1, "constraints": 0.5, "counters": 2, "capacity": 5, "
 """How many pods of a case get devices from one card."""
 DEVICE_CASES = tuple(_PODS_A_CARD)
 OLD_CLAIMS = 10_000
-"""Claims that exist beside those of the pods; some of them are allocated."""
+"""Claims that exist in addition to those of the pods; some of them are allocated."""
 Write = tuple[str, str, bytes, str]
 """Method, path, body and content type of a request."""
 
@@ -47,7 +47,7 @@ async def create_slices(client: Client, case: str, node: str) -> None:
 
 
 async def create_old_claim(client: Client, number: int, nodes: int) -> None:
-    """Create a claim, and allocate it to a card of a node if it is one of the first."""
+    """Create a claim; if it is one of the first, allocate a card of a node for it."""
     name = f"old{number}"
     await client.create(RESOURCE_CLAIMS, a_claim(name), "default")
     if number < cards_in_use(OLD_CLAIMS, nodes):

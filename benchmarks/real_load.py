@@ -49,7 +49,7 @@ WORKLOADS: dict[str, dict[str, Any]] = {
 """Constraints of the pods by case; *owners* are basic pods that own reservations."""
 RESERVED = 1000
 HELD = {"cpu": "1", "memory": "5000Mi"}
-"""What each reservation holds: the requests of ten pods."""
+"""The resources of each reservation: the requests of ten pods."""
 
 
 def nodes(count: int) -> Iterable[dict[str, Any]]:
@@ -115,7 +115,7 @@ async def _fill_with_devices(client: Client, case: str, node_count: int, pod_cou
 
 
 async def at_once(items: Iterable[Any], do: Callable[[Any], Awaitable[Any]]) -> None:
-    """Do something with all items, with many at a time."""
+    """Call a function with all items, with many at a time."""
     left = iter(items)
 
     async def work() -> None:
@@ -127,7 +127,7 @@ async def at_once(items: Iterable[Any], do: Callable[[Any], Awaitable[Any]]) -> 
 
 @dataclass
 class SeenNames:
-    """The names that were seen, and the times of the first and the last."""
+    """The names that were seen, and the times of the first and the last name."""
 
     wanted: int
     names: set[bytes] = field(default_factory=set)

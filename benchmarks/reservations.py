@@ -1,12 +1,12 @@
-"""Measure scheduling with reservations: pods that own none, owners, and reservations themselves.
+"""Measure scheduling with reservations: of owners, of other pods, and of the reservations.
 
     python benchmarks/reservations.py [--nodes 5000] [--reservations 0 100 1000 5000]
 
 Reservations for pods of one workload are on the nodes, round robin. *Others* are basic pods that
 own none of them. *Owners* are pods of that workload, five to a reservation, which use reserved
-resources while some are free. *Scheduled* are pending reservations: the attempt, and the event
-that they are available. *Pre-allocations* are reservations that take over the resources of running
-pods, each of one of a hundred workloads; 50,000 pods are running.
+resources while some are free. *Scheduled* are pending reservations: the attempt, and the event that
+they are available. *Pre-allocations* are reservations that take over the resources of running pods;
+each is for one of a hundred workloads, and 50,000 pods are running.
 """
 
 from __future__ import annotations
@@ -63,14 +63,14 @@ def a_reserved_cluster(nodes: int, count: int) -> World:
 
 
 def of_others(nodes: int, count: int, pods: int = PODS) -> float:
-    """Return decisions a second for pods that own no reservation."""
+    """Return decisions per second for pods that own no reservation."""
     world = a_reserved_cluster(nodes, count)
     pod_infos = [world.pod_info(pod) for pod in web(pods)]
     return (pods - 1) / decide_all(world, pod_infos)[0]
 
 
 def of_owners(nodes: int, count: int, pods: int = PODS) -> float:
-    """Return decisions a second for owners."""
+    """Return decisions per second for owners."""
     world = a_reserved_cluster(nodes, count)
     pods = min(pods, PER_RESERVATION * count)
     pod_infos = [world.pod_info(pod) for pod in owners(pods)]
@@ -78,7 +78,7 @@ def of_owners(nodes: int, count: int, pods: int = PODS) -> float:
 
 
 def scheduled(nodes: int, count: int, more: int = 1000) -> float:
-    """Return reservations scheduled a second, with ``count`` others on the nodes."""
+    """Return scheduled reservations per second, with ``count`` others on the nodes."""
     world = a_reserved_cluster(nodes, count)
     profile, rng = default_profiles()["default-scheduler"], np.random.default_rng(1)
     waiting = [reservation(count + i) for i in range(more)]
@@ -96,7 +96,7 @@ def scheduled(nodes: int, count: int, more: int = 1000) -> float:
 
 
 def of_pre_allocations(nodes: int, placed: int = PLACED, more: int = 50) -> float:
-    """Return attempts a second of pre-allocation reservations."""
+    """Return attempts per second of pre-allocation reservations."""
     world = a_cluster(nodes, placed)
     profile, rng = default_profiles()["default-scheduler"], np.random.default_rng(1)
     waiting = [_pre_allocating(i) for i in range(more)]

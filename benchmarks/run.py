@@ -90,7 +90,7 @@ class Table:
         )
 
     def now(self, words: str) -> None:
-        """Print what is being measured."""
+        """Print the name of the current measurement."""
         done, spent = len(self.figures), time.monotonic() - self._began
         line = f"[{done}/{self._plan}] {spent:4.0f} s  {words}"
         print(f"\r{line[:78]:78}\r", end="", file=sys.stderr, flush=True)
@@ -175,7 +175,7 @@ def measure_reservations(table: Table, *, full: bool, repeat: int) -> None:
 
 
 def measure_policies(table: Table, *, full: bool, repeat: int) -> None:
-    """Measure pods that no policy governs, and governed ones, beside 10,000 governed pods."""
+    """Measure governed and ungoverned pods in a cluster with 10,000 governed pods."""
     del full, repeat
     nodes, placed = TARGET_NODES, policies.PLACED
     table.now(f"resource policies, {placed:,} governed pods placed")
@@ -188,7 +188,7 @@ def measure_policies(table: Table, *, full: bool, repeat: int) -> None:
 
 
 def measure_devices(table: Table, *, full: bool, repeat: int) -> None:
-    """Measure pods that use devices, each with a claim of its own or an extended resource."""
+    """Measure pods that use devices, each with its own claim or an extended resource."""
     del full, repeat
     for nodes in DEVICE_NODES:
         for name, case in devices.CASES.items():
@@ -205,7 +205,7 @@ def measure_devices(table: Table, *, full: bool, repeat: int) -> None:
 
 
 def measure_cores_and_gpus(table: Table, *, full: bool, repeat: int) -> None:
-    """Measure pods with CPUs or GPUs of their own, and ordinary ones on the same nodes."""
+    """Measure pods with exclusive CPUs or GPUs, and ordinary pods on the same nodes."""
     del full, repeat
     nodes = cores_and_gpus.NODES
     table.now(f"CPUs and GPUs, {nodes:,} nodes")
@@ -246,7 +246,7 @@ def measure_backlog(table: Table, *, full: bool, repeat: int) -> None:
 
 
 def measure_memory(table: Table, *, full: bool, repeat: int) -> None:
-    """Measure the resident memory of a scheduler, in a process of its own."""
+    """Measure the resident memory of a scheduler, in a separate process."""
     del full, repeat
     nodes, pods = TARGET_NODES, PLACED[-1]
     table.now(f"memory, {nodes:,} nodes, {pods:,} pods")
@@ -271,7 +271,7 @@ def measure_server(table: Table, *, full: bool, repeat: int) -> None:
 
 
 def measure_shared_claims(table: Table, *, full: bool, repeat: int) -> None:
-    """Measure pods that share claims, beside as many with a claim each."""
+    """Measure pods that share claims, and as many pods that have a claim each."""
     del full, repeat
     table.now("pods that share claims")
     command = [sys.executable, str(HERE / "shared_claims.py"), "--json"]
@@ -286,7 +286,7 @@ def measure_shared_claims(table: Table, *, full: bool, repeat: int) -> None:
 
 
 def measure_tenants(table: Table, *, full: bool, repeat: int) -> None:
-    """Measure how long pods wait, alone and beside the hostile selectors of another tenant."""
+    """Measure how long pods wait, alone and with the hostile selectors of another tenant."""
     del full, repeat
     table.now("hostile selectors of another tenant")
     command = [sys.executable, str(HERE / "tenants.py"), "--seconds", "5", "--json"]
@@ -302,7 +302,7 @@ def measure_tenants(table: Table, *, full: bool, repeat: int) -> None:
 
 
 def measure_classic(table: Table, *, full: bool, repeat: int) -> None:
-    """Measure pods with classic claims end to end, and the writes that one costs."""
+    """Measure pods with classic claims end to end, and the writes per pod."""
     del full, repeat
     table.now("classic claims, one driver")
     command = [sys.executable, str(HERE / "classic.py"), "--json"]

@@ -4,10 +4,10 @@
     python benchmarks/scheduler_cpu.py --case counts --profile
 
 It runs the scheduler of ``holdfast scheduler`` with its controllers over a transport that answers
-every request at once and sends the watch events that kube-apiserver would send. So this is
-everything that a pod costs besides HTTP and TLS: watch events, queue, decision, binding cycle, the
+every request at once and sends the watch events that kube-apiserver would send. So the figure is
+the whole cost of a pod except HTTP and TLS: watch events, queue, decision, binding cycle, the
 event. The time that the transport needs to answer is subtracted. Pods are scheduled in chunks; the
-lower quartile of the chunks is shown, in microseconds a pod.
+lower quartile of the chunks is shown, in microseconds per pod.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ class StubServer:
         self.objects: dict[str, Raw] = {}
         self.revision = 1000
         self.seconds = 0.0
-        """Spent here, not in the scheduler."""
+        """CPU time that was spent here, not in the scheduler."""
         self.bindings = self.events = self.wanted = 0
         self.done = asyncio.Event()
 
@@ -298,7 +298,7 @@ async def measure(case: str, nodes: int, count: int, profiler: cProfile.Profile 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    # "network" needs a device class of its own.
+    # "network" needs a separate device class.
     cases = ["basic", *(name for name in CASES if name != "network")]
     parser.add_argument("--case", nargs="+", choices=cases, default=cases)
     parser.add_argument("--nodes", type=int, default=500)

@@ -2,9 +2,9 @@
 
     python benchmarks/server.py [--pods 2000] [--nodes 100] [--concurrency 32]
 
-``holdfast up`` is started in a process of its own each time, pods are created over HTTPS from this
-process, and a watch counts the binds. Figures are per second of elapsed time; compare them only
-within one run.
+Each run starts ``holdfast up`` in a new process, creates pods over HTTPS from this process, and
+counts the binds with a watch. Figures are per second of elapsed time; compare them only within one
+run.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""Measure pods that share claims, beside pods with a claim each, structured and classic DRA.
+"""Measure pods that share claims and pods that have a claim each, structured and classic DRA.
 
     python benchmarks/shared_claims.py [--pods 120 250]
 
-API server, scheduler and the controller of a classic driver are processes. Nodes, devices and
-claims are created first, then the scheduler starts, then the pods are created; the time is measured
-from their creation to the last bind. ``writes`` are all requests that change something in that
-time, but for the creation of pods. A classic claim has at most 32 users.
+API server, scheduler and the controller of a classic driver are separate processes. Nodes, devices
+and claims are created first, then the scheduler starts, then the pods are created; the time is
+measured from their creation to the last bind. ``writes`` are all requests that change something in
+that time, except the creation of pods. A classic claim has at most 32 users.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ WAYS = {
 
 
 async def measure(counts: Sequence[int]) -> dict[str, dict[int, Figures]]:
-    """Return seconds and writes a pod, by way and number of pods."""
+    """Return seconds and writes per pod, by way and number of pods."""
     return {
         words: {pods: await _measured(way, pods) for pods in counts} for words, way in WAYS.items()
     }

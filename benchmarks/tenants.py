@@ -3,10 +3,10 @@
     python benchmarks/tenants.py [--seconds 10] [--rounds 3] [--batch 120]
 
 API server and scheduler are processes. Ten nodes have 5,120 devices. In each round the pods of one
-namespace are created alone at first, then beside a tenant of another namespace that creates four
-claims and pods a second (at first ``--batch`` more), each claim with a selector of its own that
-uses its whole budget on every device and matches none. A pod waits from its creation to the watch
-event of its bind. ``ordinary`` pods need no preparation, ``claim`` pods have a claim with a cheap
+namespace are first created alone, then while a tenant of another namespace creates four claims and
+pods per second (at first ``--batch`` more). Each of these claims has a different selector that uses
+its whole budget on every device and matches none. A pod waits from its creation to the watch event
+of its bind. ``ordinary`` pods need no preparation, ``claim`` pods have a claim with a cheap
 selector.
 """
 
@@ -37,7 +37,7 @@ NODES, SLICES, DEVICES = 10, 4, 128
 VICTIM, HOSTILE = "victim", "hostile"
 HOSTILE_A_SECOND, VICTIMS_A_SECOND = 4, 20
 RATIO = 2.0
-"""How much longer ordinary pods may wait at the 99th percentile."""
+"""How many times longer ordinary pods may wait at the 99th percentile."""
 SECONDS_AT_MOST = 120.0
 _NUMBER = 'device.attributes["gpu.example.com"].i'
 _LIST = str(list(range(13)))
@@ -87,7 +87,7 @@ class Tenants:
             await self.create(node_objects(f"n{i}"))
 
     async def measure(self, seconds: float) -> Waits:
-        """Create pods of the victim for so long; return how long each kind waited."""
+        """Create pods of the victim for some seconds; return how long each kind waited."""
         names: dict[str, list[str]] = defaultdict(list)
         began = time.monotonic()
         for i in range(int(seconds * VICTIMS_A_SECOND)):
@@ -111,7 +111,7 @@ class Tenants:
         }
 
     async def watch(self) -> None:
-        """Note when the pods of the victim are bound."""
+        """Record when the pods of the victim are bound."""
         version = (await self._client.list(PODS, VICTIM)).resource_version
         async for event in self._client.watch(PODS, VICTIM, resource_version=version):
             if event.type == "MODIFIED" and event.object.spec.node_name:
