@@ -242,8 +242,8 @@ def test_why_names_what_is_in_the_way_and_the_closest_device():
         '      1  selector #0 of class gpu is false: device.driver == "gpu.example.com" (1 device):'
         " other",
         "      1  taint broken=yes:NoSchedule is not tolerated (1 device): n",
-        "         closest: gpu.example.com/n/g1 on n, beside 1 of 2: taint broken=yes:NoSchedule "
-        "is not tolerated",
+        "         closest: gpu.example.com/n/g1 on n, in addition to 1 of 2: taint "
+        "broken=yes:NoSchedule is not tolerated",
         "         to do: let the request tolerate the taint, or remove it from the device",
     ]
 

@@ -44,7 +44,7 @@ def test_the_node_with_the_most_free_cpus_is_named_and_what_holds_the_rest():
         "      2  not enough cpus available to satisfy request  [NodeNUMAResource]: a, b" in found
     )
     assert "      1  node(s) invalid CPU Topology  [NodeNUMAResource]: c" in found
-    at = found.index("  it needs 8 CPUs of its own, on whole cores")
+    at = found.index("  it needs 8 exclusive CPUs, on whole cores")
     assert found[at + 1 : at + 3] == [
         "    closest: b has 8 free CPUs (6,8,10-15), 6 of them as FullPCPUs needs them; held: "
         "2 by reservation r, 4 by pods, 2 by the kubelet and the system",

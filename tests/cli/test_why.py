@@ -189,7 +189,7 @@ async def test_the_users_of_a_claim_come_first(cluster):
         "default/p: 0/1 nodes are available: resourceclaim in use: default/c is reserved for 256 "
         "pods, the most that a claim can have."
     )
-    own = "wait until a pod that uses the claim ends, or give the pod a claim of its own"
+    own = "wait until a pod that uses the claim ends, or give the pod its own claim"
     assert f"  to do: {own}" in text
 
 
@@ -201,7 +201,7 @@ async def test_what_to_do_about_the_users_of_a_classic_claim(cluster):
     await cluster.create(*pods)
     [last] = [pod["metadata"]["name"] for pod in pods if not await cluster.node_of(pod_name(pod))]
     text = "\n".join(await lines(cluster, last))
-    own = "wait until a pod that uses the claim ends, or give the pod a claim of its own"
+    own = "wait until a pod that uses the claim ends, or give the pod its own claim"
     assert f"  to do: {own}" in text
 
 

@@ -57,7 +57,7 @@ async def _run(kubeconfig: Path, health_port: int | None, settings: AgentSetting
         if pages is not None:
             await pages.close()
         await process.close()
-    print("stopped; containers that are processes go on until the next start", flush=True)
+    print("stopped; containers that are processes keep running until the next start", flush=True)
 
 
 def _print_start(url: str, settings: AgentSettings, pages: HealthServer | None) -> None:

@@ -61,7 +61,7 @@ def up(
         typer.Option(
             metavar="N",
             parser=at_least(0),
-            help="The first N nodes get an agent of their own and can run drivers; all others are "
+            help="The first N nodes get their own agents and can run drivers; all others are "
             "simulated together; default: 1.",
         ),
     ] = None,
@@ -87,7 +87,7 @@ def up(
         bool,
         typer.Option(
             "--single-process/--two-processes",
-            help="Run the API server in the scheduler's process, or in one of its own (faster).",
+            help="Run the API server in the scheduler's process, or in a separate one (faster).",
         ),
     ] = False,
     config: Config = None,

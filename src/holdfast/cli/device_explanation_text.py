@@ -17,8 +17,8 @@ _ADVICE_BEFORE_FILTERS = {
 }
 _ADVICE_FOR_WORDS = {
     QUOTA_WORDS: QUOTA_ADVICE,
-    "resourceclaim in use": "wait until a pod that uses the claim ends, or give the pod a claim of "
-    "its own",
+    "resourceclaim in use": "wait until a pod that uses the claim ends, or give the pod its own "
+    "claim",
 }
 _ADVICE = {
     Kind.NO_DEVICE: "a driver has to publish a ResourceSlice for the node",
@@ -120,7 +120,7 @@ def _closest(alternative: JsonObject) -> Iterable[str]:
         if obstacle["kind"] == Kind.IN_USE and closest["holders"]:
             words += f" by {join_names([_holder(one) for one in closest['holders']])}"
         reasons.append(words + (f" ({obstacle['detail']})" if obstacle["detail"] else ""))
-    others = f", beside {closest['found']} of {count}" if closest["found"] and count else ""
+    others = f", in addition to {closest['found']} of {count}" if closest["found"] and count else ""
     where = f"{closest['device']} on {closest['node']}{others}"
     yield f"         closest: {where}: {'; '.join(reasons)}"
 

@@ -72,7 +72,7 @@ def _needed_cpus(details: JsonObject, numa_policy: str | None) -> str:
     where = {"FullPCPUs": "on whole cores", "SpreadByPCPUs": "on different cores"}
     strength = "" if details["required"] else " if possible"
     policy = where.get(details["bindPolicy"], "")
-    return f"{counted(cpus, 'CPU')} of its own, {policy}{strength}{aligned}"
+    return f"{counted(cpus, 'exclusive CPU')}, {policy}{strength}{aligned}"
 
 
 def _closest(closest: JsonObject) -> str:

@@ -78,8 +78,8 @@ def webhook(
         str,
         typer.Option(
             metavar="NAME",
-            help="spec.schedulerName for pods with classic claims that have none of their own; "
-            "default: as it is.",
+            help="spec.schedulerName for pods with classic claims that set none; default: "
+            "unchanged.",
         ),
     ] = "",
 ) -> None:

@@ -99,7 +99,7 @@ def _advice(claim: JsonObject, *, reported: bool) -> str:
         if claim["consumers"] and not claim["shared"]:
             return "wait until the pod that uses the claim ends, or give each pod its own claim"
         if len(claim["consumers"]) >= MAX_CONSUMERS:
-            return "wait until a pod that uses the claim ends, or give the pod a claim of its own"
+            return "wait until a pod that uses the claim ends, or give the pod its own claim"
         return ""
     if claim["class"] and not claim["driver"]:
         return f"an administrator has to create ResourceClass {claim['class']}"

@@ -33,8 +33,8 @@ READ = (scheme.NODES, scheme.PODS, scheme.RESERVATIONS, scheme.NODE_RESOURCE_TOP
 NARROWEST = 40
 """The fewest columns for which the drawing is made."""
 FREE, OTHER, MORE, SEVERAL = ".", "#", "+", "!"
-"""Marks of CPUs that are free, of those of the kubelet and the system, of those whose holder has no
-letter, and of those with several holders."""
+"""Marks of CPUs: free; of the kubelet or the system; of a holder without a letter; of several
+holders."""
 NO_TOPOLOGY = (
     "its CPUs are not known: no NodeResourceTopology of its name has the annotation "
     "node.koordinator.sh/cpu-topology; koordlet publishes it, a simulated node with "

@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """Which devices to list; "" and False choose all."""
+    """Selects the devices to list; "" and False select all."""
 
     node: str = ""
     driver: str = ""
