@@ -61,4 +61,4 @@ def test_a_release_that_is_none_is_refused(tmp_path, release):
     command = ["explain", "--snapshot", str(path), "--pod", "p", "--kubernetes-version", release]
     done = CliRunner().invoke(app, command)
     assert done.exit_code == 2
-    assert "is no release of Kubernetes: write it as 1.37" in done.output
+    assert "is not a release of Kubernetes: write it as 1.37" in done.output

@@ -99,7 +99,7 @@ class CounterSet(Struct, frozen=True):
 
 
 class CounterConsumption(Struct, frozen=True):
-    """What an allocated device consumes of a counter set."""
+    """The amounts that an allocated device consumes from a counter set."""
 
     counter_set: str = ""
     counters: dict[str, Counter] = {}
@@ -296,7 +296,7 @@ class ResourceClaim(Object, frozen=True):
 
     @property
     def results(self) -> tuple[DeviceResult, ...]:
-        """The devices of its allocation, also those for admin access."""
+        """The devices of its allocation, including those for admin access."""
         allocation = self.status.allocation
         return () if allocation is None else allocation.devices.results
 

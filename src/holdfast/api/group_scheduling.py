@@ -13,7 +13,7 @@ from holdfast.api.meta import ObjectMeta
 from holdfast.api.pod import Pod
 
 NOT_IMPLEMENTED = "NotImplemented"
-"""The reason of events about what is stored without effect."""
+"""The reason of events about settings that are stored without effect."""
 NO_GANGS = "pods are scheduled one by one, not in gangs"
 NO_QUOTAS = "elastic quotas are not enforced; a ResourceQuota limits a namespace"
 KEYS: Mapping[str, str] = {

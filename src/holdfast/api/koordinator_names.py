@@ -9,7 +9,7 @@ JOB_CREATED_BY = "koordinator.sh/job-created-by"
 GPU_ISOLATION_PROVIDER = "koordinator.sh/gpu-isolation-provider"
 
 RESOURCE_SPEC = "scheduling.koordinator.sh/resource-spec"
-"""How a pod's CPUs are to be bound."""
+"""The requested binding of a pod's CPUs."""
 RESOURCE_STATUS = "scheduling.koordinator.sh/resource-status"
 """The CPUs and NUMA nodes that a pod or a reservation has."""
 NUMA_TOPOLOGY_SPEC = "scheduling.koordinator.sh/numa-topology-spec"

@@ -282,7 +282,7 @@ class Pod(Object, frozen=True):
 
     @property
     def structured_claims(self) -> tuple[PodResourceClaim, ...]:
-        """Its claims of ``resource.k8s.io``, without those that stand for classic ones."""
+        """Its claims of ``resource.k8s.io``, without shadows of classic claims."""
         claims = self.spec.resource_claims
         if not claims:
             return ()
@@ -303,7 +303,7 @@ def without_claims(pod: Pod) -> Pod:
 
 
 def claim_name(pod: Pod, entry: PodResourceClaim) -> str | None:
-    """Return the name of an entry's claim, "" if it does not exist yet, None if none is needed."""
+    """Return the name of an entry's claim; "" if it does not exist yet, None if not needed."""
     if entry.resource_claim_name is not None:
         return entry.resource_claim_name
     for status in pod.status.resource_claim_statuses:

@@ -31,7 +31,7 @@ class MigrationReservationOptions(Struct, frozen=True):
 
 
 class PodMigrationJobSpec(Struct, frozen=True):
-    """Which pod to move, and how."""
+    """The pod to move, and the way to move it."""
 
     paused: bool = False
     ttl: str | None = None

@@ -154,7 +154,7 @@ class Quantity:
         return Quantity(-self.digits, self.scale, self.format)
 
     def __add__(self, other: Quantity) -> Quantity:
-        # Zero has no suffix family: the sum has that of the other operand.
+        # Zero has no suffix family: the sum has the family of the other operand.
         format_ = other.format if self.is_zero() else self.format
         scale = min(self.scale, other.scale)
         return Quantity(self.scaled(scale) + other.scaled(scale), scale, format_)

@@ -43,7 +43,7 @@ def nanos_text(name: str, amount: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class PodResourcesOptions:
-    """Which parts of a pod count.
+    """Options for the parts of a pod that count.
 
     ``status``: the resources of a resize that is not complete; only pods on a node have them.
     ``missing``: default requests, in nanos, of containers without one; a request of 0 stays.
@@ -233,7 +233,7 @@ def _add(total: Nanos, more: Mapping[str, int]) -> None:
 
 
 def _raise(total: Nanos, other: Mapping[str, int]) -> None:
-    """Raise each entry to that of ``other`` where the latter is larger."""
+    """Set each entry to the larger one of the two mappings."""
     for name, amount in other.items():
         if name not in total or amount > total[name]:
             total[name] = amount

@@ -116,7 +116,7 @@ class Reservation(Object, frozen=True):
 
     @property
     def policy_conflicts(self) -> bool:
-        """Whether its policy was edited to one that the others on its node exclude."""
+        """Whether its policy was edited to one that other reservations on its node exclude."""
         ready = self.condition(conditions.READY)
         return ready is not None and (ready.status, ready.reason) == (
             "False",

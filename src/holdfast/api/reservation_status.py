@@ -5,8 +5,8 @@ Scheduled    True/Scheduled              it is on a node
              False/Unschedulable         no node fits; the message says why
 Ready        True/Available              owners may use it
              False/Waiting               it is on a node, its resources are not free yet
-             False/Overcommitted         pods that are no owners use its resources
-             False/PolicyConflict        edited beside others on its node; no new owners
+             False/Overcommitted         pods that are not owners use its resources
+             False/PolicyConflict        edited next to others on its node; no new owners
              False/DevicesUnavailable    a device that it holds is unhealthy or gone
              False/Succeeded, Expired    it has ended
 Resized      True/Resized                it was edited on its node, and holds the new size

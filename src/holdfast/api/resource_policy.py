@@ -30,7 +30,7 @@ DEFAULT_TIMEOUT = "15m"
 
 
 class MatchPolicy(Struct, frozen=True):
-    """Which of the selected pods are counted."""
+    """The selected pods that are counted."""
 
     ignore_terminating_pod: bool = False
     ignore_previous_pod: bool = False

@@ -9,7 +9,7 @@ from holdfast.api.pod import ResourceAmounts
 
 
 class DeviceTopology(Struct, frozen=True):
-    """Where in the node a device is; ``node_id`` -1: unknown NUMA node."""
+    """The place of a device in the node; ``node_id`` -1: unknown NUMA node."""
 
     socket_id: int = msgspec.field(default=-1, name="socketID")
     node_id: int = msgspec.field(default=-1, name="nodeID")

@@ -17,8 +17,8 @@ T = TypeVar("T")
 class Backoff:
     """Exponential backoff: ``first`` seconds, then ``factor`` times longer, at most ``limit``.
 
-    ``jitter`` adds a random part of the delay, up to that fraction, so that clients disconnected
-    at one moment do not all reconnect at one moment.
+    ``jitter`` adds a random part of the delay, up to that fraction, so that clients that are
+    disconnected together do not reconnect together.
     """
 
     first: float
@@ -111,7 +111,7 @@ class ReconnectBackoff:
 
     @property
     def should_relist(self) -> bool:
-        """Whether so many attempts failed in a row that the next should list again."""
+        """Whether enough attempts failed in a row that the next one should list again."""
         return self._failures >= RELIST_AFTER_FAILURES
 
     def attempt_started(self) -> None:

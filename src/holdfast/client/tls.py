@@ -95,7 +95,7 @@ class TlsProtocol(asyncio.BufferedProtocol):
             self._transport.resume_reading()
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
-        """Return what the TCP transport knows."""
+        """Return the information of the TCP transport."""
         return default if self._transport is None else self._transport.get_extra_info(name, default)
 
     def _continue_handshake(self) -> None:

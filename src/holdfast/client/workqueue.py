@@ -53,7 +53,7 @@ class QueueObserver(Protocol):
         """Note that a worker is done with a key."""
 
     def retried(self) -> None:
-        """Note that a key is to be queued again, at once or after a delay."""
+        """Note that a key will be queued again, at once or after a delay."""
 
 
 class WorkQueue:

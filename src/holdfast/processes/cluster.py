@@ -168,7 +168,7 @@ def _descheduler(
     scheduling: Configuration,
     configuration: DeschedulerConfiguration | None,
 ) -> Descheduler | None:
-    """Return the descheduler; every scheduler of this cluster knows reservations."""
+    """Return the descheduler; every scheduler of this cluster supports reservations."""
     if configuration is None:
         return None
     from holdfast.controllers.descheduler.descheduler import Descheduler

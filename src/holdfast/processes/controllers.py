@@ -99,7 +99,7 @@ class ControllersProcess(ElectedProcess):
 
     @property
     def failure_reason(self) -> str:
-        """Which controller has stopped and why, "" while all run."""
+        """The controller that has stopped and why, "" while all run."""
         return self._manager.failure_reason
 
     async def work(self) -> None:

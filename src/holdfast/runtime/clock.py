@@ -12,7 +12,7 @@ STEP_SECONDS = 1.0
 
 
 class Clock(Protocol):
-    """What components need of a clock: ``SystemClock``, or ``testing.VirtualClock`` in tests."""
+    """The clock of components: ``SystemClock``, or ``testing.VirtualClock`` in tests."""
 
     def now(self) -> float:
         """Return seconds since the epoch, UTC."""

@@ -4,7 +4,7 @@
 
     HoldfastError
     ├── Retryable            a later retry may succeed; ``after`` says when
-    │   ├── Conflict         409: the object was changed meanwhile
+    │   ├── Conflict         409: the object was changed by another write
     │   ├── Expired          410: the requested history is compacted; list again
     │   ├── TooManyRequests  429
     │   └── Unavailable      5xx, a cut connection, a time-out

@@ -192,7 +192,7 @@ def parse_release(text: str) -> Release:
     """
     match = _VERSION.fullmatch(text.strip())
     if match is None:
-        raise BadRequest(f"{text[:40]!r} is no release of Kubernetes: write it as 1.37")
+        raise BadRequest(f"{text[:40]!r} is not a release of Kubernetes: write it as 1.37")
     return int(match[1]), int(match[2])
 
 

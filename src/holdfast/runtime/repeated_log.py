@@ -1,11 +1,11 @@
 """Log a repeated line at most once a minute, with the number of lines left out.
 
-Two ways to use it. Where code logs through its own logger::
+There are two ways to use it. If code logs through its own logger::
 
     repeats = Repeats()
     repeats.log(log, logging.ERROR, line)
 
-Where the lines come from a library (``asyncio``, ``aiohttp.server``) or from many places::
+If the lines come from a library (``asyncio``, ``aiohttp.server``) or from many places::
 
     logging.getLogger("asyncio").addFilter(RepeatFilter())
 

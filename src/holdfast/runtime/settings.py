@@ -147,7 +147,7 @@ class AgentSettings:
     node_dir: Path
     """Its directory, for drivers and pods."""
     nodes: NodeSettings = field(default_factory=NodeSettings)
-    """How it runs containers."""
+    """How the agent runs containers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,7 +270,7 @@ class MigrationSettings:
     """0: no limit."""
     evict_burst: int = 1
     eviction_policy: str = "Eviction"
-    """How pods are evicted unless the pod or the job says otherwise."""
+    """How pods are evicted, unless the pod or the job sets another policy."""
     delete_options: Mapping[str, object] | None = None
     """The delete options of jobs that have none."""
     reserve_volume_claims: bool = True
@@ -280,7 +280,7 @@ class MigrationSettings:
     default_ttl_seconds: float = 300.0
     """The ttl of the jobs that the descheduler creates."""
     scheduler_names: frozenset[str] = frozenset(("koord-scheduler",))
-    """The descheduler moves pods of these schedulers only: they must know reservations."""
+    """The descheduler moves pods of these schedulers only: they must support reservations."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -109,7 +109,7 @@ class SharedCache(Generic[V]):
         self.size = 0
 
     def _shrink(self, used: Hashable, kept: Collection[Hashable] = ()) -> list[V]:
-        """Remove entries until they are few enough, but not the one that was just used."""
+        """Remove entries until the sizes fit, but not the entry that was just used."""
         removed: list[V] = []
         while self.size > self._most:
             key = self._next_to_remove(used, kept)

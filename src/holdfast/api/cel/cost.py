@@ -40,14 +40,14 @@ VariableSizes = Mapping[str, SizeBound]
 
 
 def cost_over_values(tree: Node, values: Mapping[str, Any], limit: int) -> int | None:
-    """Return an upper bound of the cost with these values; None if above the limit."""
+    """Return an upper bound of the cost for these values; None if it is above the limit."""
     return _CostBound(limit).cost_of(
         tree, lambda charge: {name: ValueBound([value], charge) for name, value in values.items()}
     )
 
 
 def cost_over_sizes(tree: Node, scope: VariableSizes, limit: int) -> int | None:
-    """Return an upper bound of the cost with values of these sizes; None if above the limit."""
+    """Return an upper bound of the cost for values of these sizes; None if above the limit."""
     return _CostBound(limit).cost_of(tree, lambda _: scope)
 
 

@@ -1,8 +1,8 @@
-"""What expressions may call: Kubernetes' functions with upstream's types and overload names.
+"""The functions of Kubernetes that expressions may call, with upstream's types and overloads.
 
 One line is ``name(parameters) -> result | overload``; ``T.name(…)`` is a method of T. Single
 capital letters are type parameters. The checker reads these lines, so that errors and static types
-are upstream's; how a function is evaluated is said in ``functions`` and ``rewriting``. Functions of
+are upstream's; ``functions`` and ``rewriting`` define how a function is evaluated. Functions of
 CEL's standard library, of its optional values, lists and sets are the engine's own; ``_<_`` and
 others are declared again here because upstream also compares numbers of different types.
 """

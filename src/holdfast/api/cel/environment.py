@@ -1,6 +1,6 @@
 """The two environments of the engine: one checks expressions, the other evaluates them.
 
-The checker knows Kubernetes' types and functions as upstream declares them (``declarations``). The
+The checker has Kubernetes' types and functions as upstream declares them (``declarations``). The
 engine cannot evaluate values of such types, so the checked tree is rewritten (``rewriting``) and
 evaluated by an environment with our functions on values that the engine has (``functions``).
 
@@ -155,7 +155,7 @@ _FIELDS = ("driver", "attributes", "capacity", "allowMultipleAllocations")
 
 
 def with_known_macros(expression: str) -> str:
-    """Return the expression with spellings that the engine knows.
+    """Return the expression with spellings that the engine accepts.
 
     >>> with_known_macros("a.exists_one(k, v, true) && b.exists_one(k, true)")
     'a.existsOne (k, v, true) && b.exists_one(k, true)'

@@ -2,7 +2,7 @@
 
 Upstream refuses an expression at creation by this number, so it has to be the same number. It is
 computed from the checked tree: its static types, and the sizes that the types of its variables
-declare. What an evaluation may really cost with the engine is bounded by ``cost``.
+declare. ``cost`` bounds the real cost of an evaluation with the engine.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _TEXT_COMPARISONS = frozenset(f"{c}_{kind}" for c in _COMPARISONS for kind in ("
 
 @dataclass(frozen=True, slots=True)
 class _Value:
-    """What is known of a value: ``path`` leads to it from a variable, () if nothing does."""
+    """What is known about a value: ``path`` leads to it from a variable; () if no path does."""
 
     node: Node
     cost: Range

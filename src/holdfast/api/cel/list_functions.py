@@ -123,7 +123,7 @@ def _pattern(pattern: str, options: Any = _OPTIONS) -> Any:
     except PatternError as wrong:
         raise BadRequest(f"Illegal regex: {wrong}") from None
     except re2.error:
-        raise BadRequest("Illegal regex: a pattern that is no constant is too large") from None
+        raise BadRequest("Illegal regex: a pattern that is not a constant is too large") from None
 
 
 def _find(text: str, pattern: str, options: Any = _OPTIONS) -> str:

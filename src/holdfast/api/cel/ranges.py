@@ -49,7 +49,7 @@ NOTHING, ONE, UNKNOWN = exactly(0), exactly(1), Range(0, MOST)
 
 @dataclass(frozen=True, slots=True)
 class DeclaredSize:
-    """How large a value of a declared type can be: characters, items or entries."""
+    """The largest size of a value of a declared type: characters, items or entries."""
 
     most: int = 0
     items: DeclaredSize | None = None

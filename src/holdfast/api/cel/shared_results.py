@@ -6,7 +6,7 @@ With shared results the first decision about a new claim takes 0.11 s instead of
 nodes with 16,000 devices. The cost of a selector is bounded once for all devices of the same rough
 sizes.
 
-What a selector reads is found in its syntax tree. A result is shared only if that is certain, and
+The syntax tree of a selector shows what it reads. A result is shared only if that is certain, and
 if the cost is below the limit for the largest device. Otherwise the cost depends on fields that are
 not in the key, and equal keys could have a result and an error.
 """
@@ -115,7 +115,7 @@ Result = bool | EvaluationError
 
 _MAPS = ("device.attributes", "device.capacity")
 _LARGEST_DEVICE = DeviceSizes(domains=32, names=32, characters=128, items=64)
-"""What the API server accepts; the cost of most selectors is below the limit even there."""
+"""The largest device that the API server accepts; most selectors stay below the limit for it."""
 _MAX_RESULTS = 262_144
 """Of all selectors together; about 200 bytes each."""
 

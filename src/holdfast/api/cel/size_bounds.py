@@ -157,7 +157,7 @@ def _length(value: Any) -> int:
 
 
 def _weight(value: Any, charge: CostCounter) -> int:
-    """Return the steps of a walk over a value; its depth is limited by that of request bodies."""
+    """Return the steps of a walk over a value; its depth is limited because that of requests is."""
     if isinstance(value, _TEXTS):
         return _text_weight(len(value))
     if not isinstance(value, _CONTAINERS):

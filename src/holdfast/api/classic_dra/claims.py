@@ -62,7 +62,7 @@ def readable_entries(pod: Pod) -> tuple[ClassicEntry, ...]:
 
 
 def may_use(pod: Pod, entry: ClassicEntry, claim: Object) -> bool:
-    """Return whether a claim is the one of an entry: that of a template belongs to the pod."""
+    """Return whether a claim belongs to an entry; one from a template must belong to the pod."""
     return not entry.owned or is_controlled_by(claim, pod)
 
 

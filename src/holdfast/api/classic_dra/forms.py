@@ -33,7 +33,7 @@ def with_typed_claims(spec: JsonObject) -> JsonObject:
 def with_stored_claims(spec: JsonObject, stored: Mapping[str, Any]) -> JsonObject:
     """Return a spec in which entries have the ``claim`` that a typed client has dropped.
 
-    A client that does not know the field sends an entry that has only a name.
+    A client without this field sends an entry that has only a name.
     """
     listed = stored.get("resourceClaims")
     classic = {

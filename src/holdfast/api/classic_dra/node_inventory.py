@@ -22,7 +22,7 @@ class NodeAnswer(Struct, frozen=True):
     refused: str = ""
     """Why the node cannot be used; then nothing is allocated."""
     result: str = ""
-    """What the author's function returned, as JSON; empty if it has not returned."""
+    """The result of the author's function, as JSON; empty if it has not returned."""
 
     @property
     def is_final(self) -> bool:
@@ -31,7 +31,7 @@ class NodeAnswer(Struct, frozen=True):
 
 
 class NodeInventorySpec(Struct, frozen=True):
-    """The devices, as the driver's node part knows them."""
+    """The devices, as the driver's node part reports them."""
 
     driver_name: str = ""
     node_name: str = ""
@@ -50,7 +50,7 @@ class BookedShare(Struct, frozen=True):
 
 
 class BookedClaim(Struct, frozen=True):
-    """What one claim has of the devices."""
+    """The devices and parts of devices that one claim has."""
 
     namespace: str = ""
     name: str = ""
@@ -68,7 +68,7 @@ class BookedClaim(Struct, frozen=True):
     begun: bool = False
     """Whether the controller has called ``allocate``, or is about to; stored before the call."""
     result: str = ""
-    """What the function that allocates returned, as JSON; empty if it has not returned."""
+    """The result of the function that allocates, as JSON; empty if it has not returned."""
 
     @property
     def has_nothing(self) -> bool:

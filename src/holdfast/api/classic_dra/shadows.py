@@ -1,4 +1,4 @@
-"""Shadows: structured claims that stand for the classic claims of a pod on a real cluster.
+"""Shadows: structured claims that represent a pod's classic claims on a real cluster.
 
 A kubelet calls drivers only for claims of ``resource.k8s.io``. The pod names such a claim for each
 of its classic ones; the scheduler creates it and writes an allocation that refers to the classic
@@ -100,7 +100,7 @@ def shadow_allocation(shadow_uid: str, claim: ClassicClaim) -> dict[str, Any]:
 
 
 def classic_reference(claim: ResourceClaim, driver: str) -> ClassicReference | None:
-    """Return the classic claim for which a structured one stands; None if it is not a shadow."""
+    """Return the classic claim of a structured claim; None if that is not a shadow."""
     allocation = claim.status.allocation
     if allocation is None or {each.pool for each in claim.results} != {SHADOW_POOL}:
         return None

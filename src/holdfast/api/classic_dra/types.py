@@ -27,7 +27,7 @@ class ClassicClass(Object, frozen=True):
 
 
 class ClassicAllocation(Struct, frozen=True):
-    """What a driver allocated; ``resource_handle`` is data for its node part."""
+    """The allocation by a driver; ``resource_handle`` is data for its node part."""
 
     resource_handle: str = ""
     available_on_nodes: NodeSelector | None = None
@@ -58,7 +58,7 @@ class ClassicClaim(Object, frozen=True):
 
     @property
     def is_allocated(self) -> bool:
-        """Whether a driver has allocated it, also if it is to be deallocated."""
+        """Whether a driver has allocated it, even if it is to be deallocated."""
         return self.status.allocation is not None
 
     @property
@@ -72,15 +72,15 @@ class ClassicClaim(Object, frozen=True):
 
 
 class PodSchedulingSpec(Struct, frozen=True):
-    """What the scheduler asks of drivers."""
+    """The scheduler's question to drivers."""
 
     selected_node: str = ""
-    """The node for which drivers are to allocate the pod's claims."""
+    """The node for which drivers must allocate the pod's claims."""
     potential_nodes: tuple[str, ...] = ()
 
 
 class PodClaimNodes(Struct, frozen=True):
-    """What a driver says about a claim of the pod."""
+    """A driver's answer about a claim of the pod."""
 
     pod_resource_claim_name: str = ""
     """Name of the entry in the pod's spec."""

@@ -42,7 +42,7 @@ _ANNOTATIONS: dict[str, type[Any]] = {
 
 
 def check_reservation(reservation: Reservation) -> Iterator[Cause]:
-    """Yield everything that keeps a Reservation from being scheduled and used."""
+    """Yield every error because of which a Reservation cannot be scheduled or used."""
     beyond = find_excess(RESERVATION_TREE, reservation)
     excess = [field_errors.too_many(*entry) for entry in beyond]
     yield from excess

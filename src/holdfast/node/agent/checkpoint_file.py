@@ -1,7 +1,7 @@
 """Files that record what the pods of an agent use, for the next start of the agent.
 
-The form is that of a kubelet: ``{"Data": "...", "Checksum": N}``, where the checksum is the CRC-32
-of the string ``Data``, which is JSON itself.
+The format is a kubelet's: ``{"Data": "...", "Checksum": N}``, where the checksum is the CRC-32 of
+the string ``Data``, which is JSON itself.
 """
 
 from __future__ import annotations

@@ -166,7 +166,7 @@ class ClaimManager:
             self._resumed.set()
 
     async def before_start(self, pod: Pod, container: str) -> None:
-        """Do nothing: drivers are not told of containers."""
+        """Do nothing: drivers are not notified of containers."""
 
     async def unprepare(self, pod: Pod) -> None:
         """Release the claims of a pod whose containers have stopped; raise NotPrepared."""
@@ -222,7 +222,7 @@ class ClaimManager:
         await self._file.save()
 
     async def _check_lost(self, claim: ClaimInfoState, pod: Pod) -> None:
-        """Raise NeverUsable if the pod may no longer use a claim that its driver does not know."""
+        """Raise NeverUsable if a claim is unprepared and the pod may no longer use it."""
         if lost := await self._live.lost_reason(claim, pod.uid):
             raise NeverUsable(f"{lost}, and its driver does not know it")
 
@@ -301,7 +301,7 @@ class ClaimManager:
                 state.handle = handle
 
     async def _release_older(self, pod: Pod, claim: AnyClaim) -> None:
-        """Unprepare what is left of a classic claim of the same name or of an older allocation.
+        """Unprepare the rest of a classic claim of the same name or of an older allocation.
 
         Its pods must have ended: the claim is no longer reserved for them, and the agent has
         stopped them.
@@ -326,7 +326,7 @@ class ClaimManager:
     def _record(
         self, pod: Pod, live: Iterable[ClaimInfoState]
     ) -> dict[_DriverKey, list[ClaimInfoState]]:
-        """Add claims and the pod to the cache; return by driver what is not prepared yet.
+        """Add claims and the pod to the cache; return, by driver, the claims to prepare.
 
         A classic claim whose handle has changed is prepared again.
         """

@@ -43,7 +43,7 @@ FindClaim = Callable[[NeededClaim], AnyClaim | None]
 
 
 def needed_claims(pod: Pod) -> Iterator[NeededClaim]:
-    """List the claims of a pod: classic ones, structured ones, that of its extended resources.
+    """List a pod's claims: classic and structured ones, and the one for extended resources.
 
     Raises InvalidEntries.
     """
@@ -65,7 +65,8 @@ def needed_claims(pod: Pod) -> Iterator[NeededClaim]:
 def container_claims(pod: Pod, container: str) -> Iterable[tuple[str, bool, str]]:
     """List name and generation of a container's claims, with the request in each; "" is all.
 
-    Structured claims are in the container's order, then classic ones in that of the pod's entries.
+    Structured claims come first, in the container's order, then classic ones in the order of the
+    pod's entries.
     """
     container_spec = _container(pod, container)
     if container_spec is None:

@@ -223,7 +223,7 @@ class DevicePlugins(RegistrationServicer):
         """Register a plugin that calls ``kubelet.sock``; it is called before the response."""
         name, endpoint = request.resource_name, PurePosixPath(request.endpoint)
         if not request.endpoint or endpoint.is_absolute() or ".." in endpoint.parts:
-            why = f"the endpoint {request.endpoint!r} is not the name of a socket beside this one"
+            why = f"the endpoint {request.endpoint!r} is not the name of a socket next to this one"
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, shortened(why))
         try:
             _check(name, (request.version,))
@@ -311,7 +311,7 @@ class DevicePlugins(RegistrationServicer):
 
 
 def _is_served(path: Path) -> bool:
-    """Return whether some process listens on a socket; one that was killed leaves only the file."""
+    """Return whether a process listens on a socket; a killed process leaves only the file."""
     with socket.socket(socket.AF_UNIX) as client:
         client.setblocking(False)
         try:

@@ -24,7 +24,7 @@ _KILL_ROUNDS = 100
 
 
 def kill_marked(mark: str) -> None:
-    """Kill all processes whose mark has this prefix, in whatever session. Blocks."""
+    """Kill all processes whose mark has this prefix, in any session. Blocks."""
     wanted = f"\0{MARK}={mark}".encode()
     for _ in range(_KILL_ROUNDS):
         pids = [pid for pid in os.listdir("/proc") if pid.isdigit() and wanted in _environ(pid)]

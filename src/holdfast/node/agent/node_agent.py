@@ -74,7 +74,7 @@ class NodeIdentity:
 
 
 class NodeAgent:
-    """One node with its pods. The client is that of the node's own user.
+    """One node with its pods. The client acts as the node's own user.
 
     Raises BadConfiguration if a checkpoint of prepared devices is damaged, unless it is to be
     reset. Without ``with_claims`` pods that have resource claims are rejected. A node with the

@@ -37,7 +37,7 @@ class ResourceFieldReference(Struct, frozen=True):
 
 
 class EnvSource(Struct, frozen=True):
-    """Where the value of a variable is read; exactly one field is set."""
+    """The source of a variable's value; exactly one field is set."""
 
     config_map_key_ref: KeySelector | None = None
     secret_key_ref: KeySelector | None = None

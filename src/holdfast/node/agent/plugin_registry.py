@@ -30,7 +30,7 @@ CALL_SECONDS = 5.0
 """Deadline of GetInfo and of NotifyRegistrationStatus."""
 _RETRY = Backoff(0.5, 120.0)
 _AT_ONCE = 64
-"""Sockets that are asked at the same time; one that does not answer delays only itself."""
+"""Sockets that are called at the same time; one that does not answer delays only itself."""
 
 _Identity = tuple[int, int, int]
 

@@ -21,7 +21,7 @@ FAILED_PREPARE = "FailedPrepareDynamicResources"
 class NotPrepared(HoldfastError):
     """The devices of a pod are not ready; the agent tries again unless ``permanent``.
 
-    The message is that of the pod's event, whose reason is ``reason``.
+    The message becomes the pod's event, with the reason ``reason``.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Where the files of a pod are on its node."""
+"""The paths of a pod's files on its node."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def _names(directory: Path) -> list[str]:
 
 
 def _checked(name: str) -> str:
-    """Return a name that is safe as that of a file; the API server is not trusted with paths."""
+    """Return a name that is safe as a file name; the API server is not trusted with paths."""
     if not _SAFE.fullmatch(name):
         raise Refused(f"{name!r} is not the name of a container or the uid of a pod")
     return name

@@ -24,7 +24,7 @@ from holdfast.runtime.errors import HoldfastError
 
 
 class SimulatedClaims:
-    """Passes pods on to the drivers' ``DeviceProvider``, but not those that need no driver."""
+    """Passes pods that need a driver on to the drivers' ``DeviceProvider``."""
 
     def __init__(
         self, claims: ClaimManager, client: Client, directory: Path, runtimes: Runtimes

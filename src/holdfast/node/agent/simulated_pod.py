@@ -216,5 +216,5 @@ class SimulatedContainer:
         """Raise NotRunning: there is no process."""
         raise NotRunning(
             f"container {self.id} is simulated: no command can run in it; start the cluster with "
-            "--runtime process, and the pod on a node with an agent of its own"
+            "--runtime process and run the pod on a node that has its own agent"
         )

@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class DriverSettings:
-    """Where a driver runs."""
+    """The node and the directories of a driver."""
 
     node_name: str
     registry_dir: Path
@@ -127,7 +127,7 @@ class DriverProcess:
             await self.stop()
 
     def problems(self) -> dict[str, str]:
-        """Return what is wrong by part of the driver, "" for nothing."""
+        """Return the problem of each part of the driver, "" for none."""
         return {
             "inventory": self._inventory_problem,
             "registration": self._registration_problem,

@@ -111,7 +111,7 @@ class SlicePublisher:
         self._wanted = wanted
         self.published.clear()
         self._schedule(0.0)
-        self._rescheduled.set()  # also if a resync without an inventory is due
+        self._rescheduled.set()  # even if a resync without an inventory is due
         return True
 
     def check(self, pools: Mapping[str, Sequence[Item]]) -> dict[str, list[JsonObject]]:

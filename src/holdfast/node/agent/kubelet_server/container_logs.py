@@ -31,7 +31,7 @@ class LogFile:
 
 @dataclass(frozen=True, slots=True)
 class LogOptions:
-    """Which part of a log is read, and how; the fields are those of PodLogOptions."""
+    """The part of a log to read, and how; the fields are those of PodLogOptions."""
 
     follow: bool = False
     timestamps: bool = False

@@ -2,7 +2,7 @@
 
 ::
 
-    booked ──► begun ──► result ──► status of the claim        undo: release, then remove the booking
+    booked ──► begun ──► result ──► status of the claim       undo: release, then remove the booking
            (1)      (2)        (3)
 
 A controller that ends at (1) has called nothing, and nothing is released. At (2) it is unknown

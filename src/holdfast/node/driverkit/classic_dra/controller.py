@@ -1,7 +1,7 @@
 """The controller of a classic driver: it allocates claims and answers PodSchedulings.
 
-Every step of an allocation is stored before the next one begins: the finalizer, what the driver
-itself records, the status. So a killed controller finishes or undoes what it finds.
+Every step of an allocation is stored before the next one begins: the finalizer, the driver's own
+records, the status. So a killed controller finishes or undoes what it finds.
 
 No event tells that a device has become free for a waiting pod. So after each allocation and
 deallocation the waiting pods are checked again, one by one, 100 per second. In the past, a freed

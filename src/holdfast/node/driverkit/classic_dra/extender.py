@@ -91,7 +91,7 @@ class Extender:
         self._is_ready = is_ready
 
     def application(self) -> web.Application:
-        """Return the routes; readiness is that of the process, which starts when it is synced."""
+        """Return the routes; the extender is ready as soon as it serves, because it syncs first."""
         app = web.Application(client_max_size=_MOST_BYTES)
         verbs = {
             "start": self._on_start,

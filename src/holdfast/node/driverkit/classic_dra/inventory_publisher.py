@@ -132,7 +132,7 @@ class InventoryPublisher:
         if spec.get("driverName") != self._driver:
             raise Refused(
                 f"NodeInventory {self._namespace}/{name} belongs to driver "
-                f"{spec.get('driverName')}: give each driver a namespace of its own"
+                f"{spec.get('driverName')}: give each driver its own namespace"
             )
         kept = {key: value for key, value in wanted.items() if value or key != "nodeName"}
         if {key: spec.get(key) for key in kept} != kept:

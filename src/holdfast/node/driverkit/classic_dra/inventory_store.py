@@ -55,7 +55,7 @@ class InventoryStore:
         informer.add_handler(self._on_event)
 
     def object_name(self, pool: str) -> str:
-        """Return the name of an inventory: that of the node, or of the driver."""
+        """Return the name of an inventory: the node's name, or the driver's."""
         return pool or self.driver
 
     async def write(self, pool: str, uids: Collection[str]) -> None:

@@ -1,4 +1,4 @@
-"""The claims of a pod that a driver is to allocate: read with class and parameters, and locked."""
+"""Read and lock the claims of a pod that a driver must allocate, with class and parameters."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class ClaimItems:
         self._claims = claims
 
     def pending_of(self, pod: Pod) -> list[PendingClaim]:
-        """Return the claims of a pod that the driver is to allocate, in the order of their uids.
+        """Return the claims of a pod that the driver must allocate, in the order of their uids.
 
         Raises NotYet for a missing claim, ClaimError for a missing class.
         """

@@ -59,7 +59,7 @@ class PodSchedulings:
         self._known.put(written)
 
     async def pod_of(self, scheduling: PodScheduling) -> Pod | None:
-        """Return the pod of a PodScheduling if it is the owner and still to be scheduled."""
+        """Return the pod of a PodScheduling if it is the owner and is not scheduled yet."""
         try:
             pod = await self._client.get(PODS, scheduling.name, scheduling.namespace)
         except NotFound:
