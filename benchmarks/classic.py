@@ -158,7 +158,7 @@ def main() -> None:
         print(json.dumps(asdict(found)))
         return
     print(f"{found.nodes} nodes, {found.pods} pods with a classic claim each")
-    print(f"{found.per_second:8.0f} pods/s\n{found.writes:8.2f} writes a pod, of these:")
+    print(f"{found.per_second:8.0f} pods/s\n{found.writes:8.2f} writes per pod, of these:")
     for name, count in sorted(found.writes_by_kind.items(), key=lambda each: -each[1]):
         print(f"{count:8.2f} {name}")
     for name, milliseconds in found.cpu.items():

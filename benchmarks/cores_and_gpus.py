@@ -1,7 +1,7 @@
 """Measure pods that are bound to CPUs or share GPUs, and owners of reservations that hold both.
 
     python benchmarks/cores_and_gpus.py [--nodes 1000] [--case lsr shared ...]
-    python benchmarks/cores_and_gpus.py --profile lsr     where the time of one case goes
+    python benchmarks/cores_and_gpus.py --profile lsr     the time of one case, by function
 
 Each node has 64 CPUs (2 sockets, 2 threads per core) in a NodeResourceTopology and 8 GPUs in a
 Device. *Ordinary* pods ask for neither; in the first case the nodes have neither of the objects.

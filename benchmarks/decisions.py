@@ -1,7 +1,7 @@
 """Measure decisions per second, in process, with every node evaluated.
 
     python benchmarks/decisions.py [--nodes 100 5000] [--placed 50000] [--kind basic ...]
-    python benchmarks/decisions.py --profile basic     where the time of one kind goes
+    python benchmarks/decisions.py --profile basic     the time of one kind, by function
 
 Nothing is written to an API server: ``scheduler.cycle.schedule_pod`` selects a node, assumes the
 pod and runs the Reserve plugins. The rate is per second of CPU time of this process, so it can be

@@ -1,7 +1,7 @@
 """Measure decisions of pods that use devices: counts, constraints, counters, shares, resources.
 
     python benchmarks/devices.py [--nodes 500 5000] [--claims 10000] [--case counters ...]
-    python benchmarks/devices.py --profile counters     where the time of one case goes
+    python benchmarks/devices.py --profile counters     the time of one case, by function
 
 Each node has eight cards. ``--claims`` claims exist already. Claims for a quarter of the cards are
 allocated; the others wait for pods. The first decision of a case finds nothing cached and is shown

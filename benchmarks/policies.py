@@ -1,7 +1,7 @@
 """Measure scheduling with resource policies: ungoverned, governed and rejected pods.
 
     python benchmarks/policies.py [--nodes 5000] [--placed 10000] [--case capped ...]
-    python benchmarks/policies.py --profile capped     where the time of one case goes
+    python benchmarks/policies.py --profile capped     the time of one case, by function
 
 The nodes are in three zones. A policy has a unit for each of two zones; most policies prefer them
 to the third zone. ``--placed`` pods that the first policy governs are already on the nodes of its

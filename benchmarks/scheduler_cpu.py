@@ -310,7 +310,7 @@ def main() -> None:
     for case in args.case:
         profiler = cProfile.Profile() if args.profile else None
         found = asyncio.run(measure(case, args.nodes, args.pods, profiler))
-        print(f"{case:14}{found:9.0f} us a pod", flush=True)
+        print(f"{case:14}{found:9.0f} us per pod", flush=True)
         if profiler is not None:
             pstats.Stats(profiler).strip_dirs().sort_stats("tottime").print_stats(70)
 

@@ -35,7 +35,7 @@ COUNTS = (120, 250)
 
 @dataclass(frozen=True)
 class Way:
-    """How pods get their devices: ``sharing`` pods have one claim."""
+    """A way for pods to get their devices: ``sharing`` pods have one claim."""
 
     sharing: int
     is_classic: bool = False
@@ -116,7 +116,7 @@ def main() -> None:
     for way, by_count in found.items():
         for pods, figures in by_count.items():
             print(f"{pods:4} pods, {way:24} {figures['seconds']:8.2f} s"
-                  f" {figures['writes']:8.2f} writes a pod")  # fmt: skip
+                  f" {figures['writes']:8.2f} writes per pod")  # fmt: skip
 
 
 if __name__ == "__main__":

@@ -259,6 +259,6 @@ if __name__ == "__main__":
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--nodes", type=int, default=10)
     parser.add_argument("--descriptors", type=int, default=1024)
-    parser.add_argument("--rate", type=float, default=200.0, help="connections a second")
+    parser.add_argument("--rate", type=float, default=200.0, help="connections per second")
     parser.add_argument("--most", type=float, default=1.0, help="slowest response allowed, seconds")
     sys.exit(asyncio.run(main(parser.parse_args())))
