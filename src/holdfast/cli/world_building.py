@@ -1,4 +1,4 @@
-"""Build the scheduler's state from API objects."""
+"""Build a world, the scheduler's view of the cluster, from API objects."""
 
 from __future__ import annotations
 
