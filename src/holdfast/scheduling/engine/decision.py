@@ -143,9 +143,9 @@ def _pre_filtered(profile: Profile, view: View) -> Feasible:
     outcomes = cache.outcomes_for(pod_class, view)
     if outcomes is pod_class.outcomes:
         return Feasible(view.pod, view, pod_class, outcomes, True)
-    per_pod = [outcomes[place] for place, _ in pod_class.parts.asked_per_pod]
-    of_class = not any([outcome.decides for outcome in per_pod])
-    return Feasible(view.pod, view, pod_class, outcomes, of_class, per_pod)
+    asked = [outcomes[place] for place, _ in pod_class.parts.asked_per_pod]
+    of_class = not any([outcome.decides for outcome in asked])
+    return Feasible(view.pod, view, pod_class, outcomes, of_class, asked)
 
 
 def _feasible_in_best_tier(found: Feasible) -> Feasible | None:
