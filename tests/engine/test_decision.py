@@ -6,11 +6,13 @@ import pytest
 from holdfast.runtime.errors import BadConfiguration
 from holdfast.scheduling.engine.decision import decide, feasible, rank, scored_rows
 from holdfast.scheduling.engine.decision_cache import TwoQueueCache
+from holdfast.scheduling.engine.feasible_rows import Feasible
 from holdfast.scheduling.engine.profile import PluginEntry, build_profile
 from holdfast.scheduling.engine.scoring import InvalidScore
 from holdfast.scheduling.framework.plugin import (
     NO_CHANGE,
     Code,
+    Epoch,
     NodeFilter,
     NodeScorer,
     Plugin,
@@ -382,3 +384,33 @@ def test_classes_that_differ_in_requests_share_the_results_of_other_plugins():
     world.upsert(typed(a_node("new")))
     world.nodes.epochs.bump("layout")
     assert outcomes(a_pod("later", cpu="4"))["TaintToleration"] is not small["TaintToleration"]
+
+
+class ReadsNewLabels(PlainPlugin):
+    """Looks at other labels of pods when ``keys`` changes, and rejects some of their values."""
+
+    name, plan_classes = "ReadsNewLabels", (Plain,)
+    traits = Traits(Scope.ROW, epochs=(Epoch.LABELS,), reads_outside_spec=True)
+    keys = frozenset()
+    refused = frozenset()
+
+    def key_outside_spec(self, pod, view):
+        view.nodes.add_selector_keys(self.keys)
+
+    def pre_filter(self, pod, view):
+        visible = view.nodes.label_group_of(pod).labels.values()
+        return Reject(Code.UNSCHEDULABLE, ("label",)) if self.refused & {*visible} else Skip()
+
+
+def test_a_key_that_makes_labels_visible_does_not_find_the_class_from_before():
+    world, plugin = world_of(), ReadsNewLabels()
+    profile = profile_of(plugin)
+
+    def fits(pod):
+        pod_info = world.pod_info(typed(pod))
+        return isinstance(feasible(profile, profile.view(pod_info, world, 0.0)), Feasible)
+
+    assert fits(a_pod("before", labels={"app": "bad"}))
+    plugin.keys, plugin.refused = frozenset({"app"}), frozenset({"bad"})
+    assert not fits(a_pod("after", labels={"app": "bad"}))
+    assert fits(a_pod("other", labels={"app": "good"}))

@@ -106,6 +106,7 @@ class DecisionCache:
             key, pod_class = last[2], last[3]
         else:
             key = self._key(pod, view)
+            stamp = view.nodes.epochs.stamp  # a plugin may have made labels visible
             pod_class = self._classes.get(key)
         if pod_class is not None and (
             pod_class.stamp == stamp or self._is_valid(pod_class, pod, view)
