@@ -1,4 +1,8 @@
-"""The whole cluster: a pod is created, scheduled, runs and is deleted."""
+"""The whole cluster: a pod is created, scheduled, runs and is deleted.
+
+``cluster`` is a ``Harness`` (``holdfast.testing.harness``): all components in one process, and time
+passes only in ``advance``.
+"""
 
 from holdfast.api.scheme import DEPLOYMENTS, PODS
 from holdfast.testing import a_deployment, a_node, a_pod

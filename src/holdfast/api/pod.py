@@ -180,7 +180,7 @@ class Volume(DiskSources, frozen=True):
 
 
 class PodSpec(Struct, frozen=True):
-    """The spec of a pod."""
+    """The fields of a pod's spec that components other than the API server read."""
 
     node_name: str = ""
     scheduler_name: str = ""

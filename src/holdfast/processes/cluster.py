@@ -54,8 +54,8 @@ COMPONENT_STOP_SECONDS = STOP_SECONDS + DRAIN_SECONDS
 class Components:
     """Scheduler, controllers and nodes: clients of the API server.
 
-    Nodes are simulated together, except that each node in ``agents`` has its own agent, with this
-    directory.
+    ``agents`` has the directory of each node that has its own agent; all other nodes are simulated
+    together.
     """
 
     def __init__(

@@ -88,9 +88,11 @@ def feasible(profile: Profile, view: View) -> Feasible | Rejection:
     """Return the rows on which the pod of the view can run, or why there are none.
 
     1. Look up the pod's class: the plans of the plugins, and the rows that pass every filter whose
-       results are kept. Call the plugins that are called for every pod. Each may reject the pod.
-    2. Run the filters that are called for every pod. If a plugin lists the rows of each tier, the
-       best tier that has a feasible row is sufficient: a lower one is never chosen.
+       results are kept. Call ``pre_filter`` of the plugins of which nothing is kept (scope
+       CLUSTER). Each plugin may reject the pod.
+    2. Run the filters whose results are not kept (usually of the scopes DOMAIN and CLUSTER). If a
+       plugin lists the rows of each tier, the best tier that has a feasible row is sufficient: a
+       lower one is never chosen.
     3. Remove rows on which the pod does not fit together with the pods nominated to them.
     4. If the pod itself is nominated to one of the remaining rows, that row is chosen unscored.
     """
@@ -135,8 +137,9 @@ def rows_to_filter(profile: Profile, view: View, plugin: str) -> Rows:
 def _pre_filtered(profile: Profile, view: View) -> Feasible:
     """Return a pod's class and outcomes; the rows are not evaluated yet.
 
-    A pod with a plan that only reserves for this pod still uses the rows of its class. Without that
-    rule, a plugin that writes something at Reserve for every pod would disable the cache.
+    A plan that is made for this pod alone and only reserves does not affect the choice of a node:
+    the pod still uses the rows of its class. Without that rule, a plugin that writes something at
+    Reserve for every pod would disable the cache.
     """
     cache = decision_cache(profile, view.world)
     pod_class = cache.pod_class(view.pod, view)

@@ -31,13 +31,14 @@ _ERROR = int(Code.ERROR)
 class Feasible(msgspec.Struct, frozen=True, eq=False):
     """The rows on which a pod can run.
 
-    ``outcomes`` is the list ``pod_class.outcomes`` itself, unless a plugin that is called for every
-    pod has a plan for it. ``is_of_class``: none of these plans affects the choice of a node, so the
-    rows and scores of the class are those of the pod. ``mask`` is None while it equals
-    ``pod_class.feasible_mask``; ``remaining`` has it, too, if it is cached. ``preselected_row`` is
-    the row of the node that the pod is nominated to, if that is feasible: it is chosen without
-    scoring. ``whole_class`` is set if only the best tier of that class was evaluated; ``all_tiers``
-    returns the rows of the others, too.
+    ``outcomes`` has what ``pre_filter`` of each plugin returned: a plan, Skip or Reject. It is the
+    list ``pod_class.outcomes`` itself, unless a plugin that is called for every pod has a plan for
+    it. ``is_of_class``: none of these plans affects the choice of a node, so the rows and scores of
+    the class are those of the pod. ``mask`` is None while it equals ``pod_class.feasible_mask``;
+    ``remaining`` has it, too, if it is cached. ``preselected_row`` is the row of the node that the
+    pod is nominated to, if that is feasible: it is chosen without scoring. ``whole_class`` is set
+    if only the best tier of that class was evaluated; ``all_tiers`` returns the rows of the others,
+    too.
 
     Most pods need no array for all this: an unset mask stands for that of the class, and rows are
     listed only when they are read. A struct, because a decision reads some twenty fields: a named
@@ -50,7 +51,7 @@ class Feasible(msgspec.Struct, frozen=True, eq=False):
     outcomes: list[PreFilterOutcome]
     is_of_class: bool
     outcomes_per_pod: Sequence[PreFilterOutcome] = ()
-    """The outcomes of the plugins that are asked for every pod."""
+    """The outcomes of the plugins that are called for every pod."""
     mask: NDArray[np.bool_] | None = None
     remaining: RemainingRows | None = None
     statuses: RowStatuses = NO_STATUSES

@@ -1,10 +1,10 @@
 """The plugin contract: derive from ``Plugin`` and write the extension points that you need.
 
 The points are those of the Kubernetes scheduling framework, but a plugin sees all nodes at once: it
-is called with an array of rows and returns an array. ``pre_filter`` looks at a pod and returns a
-*plan*, an object that filters and scores nodes for it and reserves resources on one of them
-(``plan``). A plugin does no I/O. It *yields* what must be written to the API server as an
-``ApiCall``; the scheduler sends the call and sends the stored object back into the generator. A
+is called with an array of rows of the node table and returns an array. ``pre_filter`` looks at a
+pod and returns a *plan*, an object that filters and scores nodes for it and reserves resources on
+one of them (``plan``). A plugin does no I/O. It *yields* what must be written to the API server as
+an ``ApiCall``; the scheduler sends the call and sends the stored object back into the generator. A
 test or a simulation may answer the calls itself.
 
 The order of the calls for one pod::
@@ -102,7 +102,8 @@ class Plugin:
     def reads(self, pod: PodInfo, view: View) -> Hashable:
         """Return everything of the pod that its plan depends on: the cache key.
 
-        Not called for plugins of scope CLUSTER; all others must write it.
+        ``pod.pod`` is the API object. Not called for plugins of the scope CLUSTER (see
+        ``traits.Scope``), which is the default; all others must write it.
         """
         raise NotImplementedError
 

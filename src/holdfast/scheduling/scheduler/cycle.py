@@ -122,7 +122,10 @@ def select_and_assume(
     *,
     points: NDArray[np.float64] | None = None,
 ) -> Placement | SchedulingFailure:
-    """Assume the pod on the best feasible node; ``points`` of extenders are added to the scores."""
+    """Assume the pod on the best feasible node; ``points`` of extenders are added to the scores.
+
+    The world has an auditor only under ``--check-invariants``.
+    """
     if isinstance(filter_result, Rejection):
         if world.auditor is not None:
             world.auditor.note_faults(rejection_faults(profile, filter_result))

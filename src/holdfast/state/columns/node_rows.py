@@ -27,7 +27,11 @@ _NOTHING: Mapping[str, int] = {}
 
 
 class NodeRows:
-    """The columns of ``NodeTable`` that describe nodes, without pods."""
+    """The columns of ``NodeTable`` that describe nodes, without pods.
+
+    A set of taints, for example, is stored once, in ``taint_sets``; ``taint_set`` has its number
+    for each row.
+    """
 
     def __init__(self, resources: ResourceNames | None = None) -> None:
         self.resources = resources or ResourceNames()
@@ -40,6 +44,7 @@ class NodeRows:
         self.capacity = _FIRST_ROWS
         self.amounts = NodeAmounts(_FIRST_RESOURCES, self.capacity)
         self.alive: NDArray[np.bool_] = np.zeros(self.capacity, np.bool_)
+        """Which rows are nodes; a row of a deleted node is not, until a new node gets it."""
         self.unschedulable: NDArray[np.bool_] = np.zeros(self.capacity, np.bool_)
         self.taint_set: NDArray[np.int32] = np.zeros(self.capacity, np.int32)
         self.taint_sets: Interner[TaintSet] = Interner(((),))

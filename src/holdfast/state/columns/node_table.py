@@ -45,6 +45,9 @@ class Hold(NamedTuple):
 class NodeTable(NodeRows):
     """Nodes as rows, and the pods on them.
 
+    The arrays are in ``NodeRows`` (labels, taints, flags), in ``amounts`` (allocatable, requested)
+    and in ``_placements`` (the pods and what selectors count).
+
     Callers report every change; the table reads nothing itself. ``journal`` logs a row at any
     change. ``node_journal`` logs it only if the node changed (labels, taints, flags, added,
     deleted), so that results which do not depend on pods stay valid after placements: with one
