@@ -126,7 +126,9 @@ def _kind(
     group: str, version: str, one: Raw, samples: dict[tuple[str, str], tuple[Raw, Raw]]
 ) -> Kind:
     api_version = f"{group}/{version}" if group else version
-    sample, change = samples[api_version, one["responseKind"]["kind"]]
+    kind = (api_version, one["responseKind"]["kind"])
+    assert kind in samples, f"every_kind.py has no sample and no patch of {kind}"
+    sample, change = samples[kind]
     parts = tuple((p["subresource"], tuple(p["verbs"])) for p in one.get("subresources", ()))
     return Kind(group, version, one["resource"], one["scope"] == "Namespaced",
                 tuple(one["verbs"]), parts, sample, change)  # fmt: skip

@@ -1,4 +1,4 @@
-"""Every resource with a Python type; ``apiserver.kinds`` lists all resources."""
+"""Every resource with a Python type; ``server.kinds`` lists all resources."""
 
 from __future__ import annotations
 

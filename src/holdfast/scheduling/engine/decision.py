@@ -112,28 +112,6 @@ def feasible(profile: Profile, view: View) -> Feasible | Rejection:
     return _filter(found)
 
 
-def all_tiers(found: Feasible) -> Feasible:
-    """Return all feasible rows, also where those of the best tier were sufficient."""
-    if found.whole_class is None:
-        return found
-    whole = found.whole_class
-    complete = _filter(replace(found, pod_class=whole, mask=None, remaining=None, whole_class=None))
-    assert isinstance(complete, Feasible), "a row of the best tier is feasible"
-    return complete
-
-
-def rows_to_filter(profile: Profile, view: View, plugin: str) -> Rows:
-    """Return the rows with which ``feasible`` would call a filter that it calls for every pod."""
-    none: Rows = np.zeros(0, np.intp)
-    if view.pod.excess or not view.nodes.row_of:
-        return none
-    found = _pre_filtered(profile, view)
-    if _pre_filter_reject(found.outcomes) is not None:
-        return none
-    found.pod_class.refresh()
-    return rows_before(found, plugin)
-
-
 def _pre_filtered(profile: Profile, view: View) -> Feasible:
     """Return a pod's class and outcomes; the rows are not evaluated yet.
 
@@ -368,3 +346,25 @@ def scored_rows(profile: Profile, found: Feasible) -> tuple[AnyRows, NDArray[np.
     for outcome in parts.scores_per_pod:
         sums = sums + weighted_scores(profile, outcome, chosen)
     return chosen, sums
+
+
+def all_tiers(found: Feasible) -> Feasible:
+    """Return all feasible rows, also where those of the best tier were sufficient."""
+    if found.whole_class is None:
+        return found
+    whole = found.whole_class
+    complete = _filter(replace(found, pod_class=whole, mask=None, remaining=None, whole_class=None))
+    assert isinstance(complete, Feasible), "a row of the best tier is feasible"
+    return complete
+
+
+def rows_to_filter(profile: Profile, view: View, plugin: str) -> Rows:
+    """Return the rows with which ``feasible`` would call a filter that it calls for every pod."""
+    none: Rows = np.zeros(0, np.intp)
+    if view.pod.excess or not view.nodes.row_of:
+        return none
+    found = _pre_filtered(profile, view)
+    if _pre_filter_reject(found.outcomes) is not None:
+        return none
+    found.pod_class.refresh()
+    return rows_before(found, plugin)

@@ -3,8 +3,8 @@
 ``reviews`` has two groups; ``namespaces`` and ``events`` each have one kind of the core group.
 Lives here: the descriptors and the functions they use (``admission``, ``validation``, ``printers``,
 ``subresources``), and the descriptors of custom resources (``custom_resources``). May not live
-here: code that all kinds share, which is in ``verbs``. A new built-in kind is a descriptor here and
-a test.
+here: code that all kinds share, which is in ``verbs``. CONTRIBUTING lists what a new built-in kind
+needs besides its descriptor.
 """
 
 from holdfast.server.descriptor import KindDescriptor
