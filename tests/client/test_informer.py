@@ -157,6 +157,36 @@ async def test_an_expected_object_that_no_list_shows_is_reported_as_deleted(scen
     assert await scene.reported() == [*deleted, ("added", "stays")]
 
 
+@pytest.mark.parametrize("more", [10, 40])
+async def test_many_expected_objects_are_forgotten_only_when_their_events_have_come(
+    scene, embedded, monkeypatch, more
+):
+    """Those whose events have come must not be reported as deleted again, the others must."""
+    monkeypatch.setattr("holdfast.client.informer.FEW_EXPECTED", 2)
+    scene.informer.start()
+    await scene.informer.wait_for_sync()
+
+    async def expect_and_drop_without_watch(names):
+        scene.wire.add(Fault("unavailable", watch=True, times=3))
+        for watching in tuple(embedded.server.context.watches):
+            watching.close()
+        await scene.clock.settle()
+        for name in names:
+            stored = await scene.writer.create(LEASES, a_lease(name, NS, "me"), NS)
+            assert scene.informer.expect(stored)
+        for name in names:
+            await scene.drop(name)
+
+    seen, unseen = [f"seen-{i}" for i in range(40)], [f"unseen-{i}" for i in range(more)]
+    await expect_and_drop_without_watch(seen)
+    await scene.clock.advance(10)
+    assert len(await scene.reported()) == 2 * len(seen)
+    await expect_and_drop_without_watch(unseen)
+    await embedded.store.compact(scene.clock.now() + 1000)
+    await scene.clock.advance(10)
+    assert await scene.reported() == [("deleted", name) for name in unseen]
+
+
 async def test_a_response_of_a_deleted_object_is_not_expected(scene):
     scene.informer.start()
     await scene.informer.wait_for_sync()
