@@ -288,7 +288,10 @@ def rank(
         if not found.is_of_class and any([p.only_pre_scores for p in found.outcomes_per_pod]):
             run_pre_score_plugins(found.outcomes_per_pod, found.rows)
         row = _best_row(profile, found, rng, extender_scores)
-    return Placement(found.pod, row, found.view.nodes.names[row], found.plans)
+    placement = Placement(found.pod, row, found.view.nodes.names[row], found.plans)
+    if found.outcomes is found.pod_class.outcomes:
+        placement.reservers = found.pod_class.reservers
+    return placement
 
 
 def _best_row(

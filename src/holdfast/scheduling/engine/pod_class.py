@@ -28,7 +28,7 @@ from holdfast.scheduling.engine.plugin_results import (
     differences,
     in_filter_order,
 )
-from holdfast.scheduling.engine.profile import Profile
+from holdfast.scheduling.engine.profile import Profile, ReserversByPoint
 from holdfast.scheduling.engine.rejections import FirstRejections
 from holdfast.scheduling.framework.plugin import AnyRows, Rows, Verdicts
 from holdfast.scheduling.framework.world import World
@@ -102,6 +102,7 @@ class PodClass:
         self.parts = parts = ClassParts(profile, outcomes, in_tier=in_tier)
         self.outcomes = outcomes
         self.plans = parts.plans
+        self._reservers: ReserversByPoint | None = None
         self.rejected = rejected
         self.prepared_at = -1
         """The epoch stamp at which no plugin had anything to prepare for the pods."""
@@ -281,6 +282,13 @@ class PodClass:
             )
             if sorted(self._dominant.best_rows(total)) != best.tolist():
                 yield "cached best rows of the dominant score do not have the highest total"
+
+    @property
+    def reservers(self) -> ReserversByPoint:
+        """The plans by their points of Reserver: equal for all pods whose plans these are."""
+        if self._reservers is None:
+            self._reservers = self._profile.reservers_of(self.plans)
+        return self._reservers
 
     def refresh(self) -> None:
         """Update row results and totals for the rows that changed in the node table."""

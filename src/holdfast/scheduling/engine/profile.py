@@ -45,6 +45,7 @@ class PluginMeter:
 
 
 NO_METER = PluginMeter()
+ReserversByPoint = Mapping[Point, Sequence[tuple[str, Reserver]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,8 +92,6 @@ class Profile:
         default_factory=dict, init=False, repr=False
     )
     """The plugins whose plans have a point of Reserver, by the classes of a pod's plans."""
-    _last_plans: list[Any] = field(default_factory=lambda: [None, {}], init=False, repr=False)
-    """The last plans and their ``reservers``: pods of a class come one after the other."""
     allocates_reservations: bool = field(init=False)
     """Whether a filter gives reserved resources to owners; else they are in use for all."""
 
@@ -122,15 +121,15 @@ class Profile:
     def reservers(self, point: Point, placement: Placement) -> Sequence[tuple[str, Reserver]]:
         """Return the plans of a pod that have a point of Reserver, with their plugins' names."""
         if placement.reservers is None:
-            plans = placement.plans
-            if self._last_plans[0] is not plans:
-                reservers = {
-                    at: [(name, cast("Reserver", plans[name])) for name in names]
-                    for at, names in self._names_of_reservers(plans).items()
-                }
-                self._last_plans[:] = plans, reservers
-            placement.reservers = self._last_plans[1]
+            placement.reservers = self.reservers_of(placement.plans)
         return placement.reservers[point]
+
+    def reservers_of(self, plans: Mapping[str, PodPlan]) -> ReserversByPoint:
+        """Return these plans by their points of Reserver."""
+        return {
+            point: [(name, cast("Reserver", plans[name])) for name in names]
+            for point, names in self._names_of_reservers(plans).items()
+        }
 
     def _names_of_reservers(self, plans: Mapping[str, PodPlan]) -> Mapping[Point, list[str]]:
         key = (*map(type, plans.values()), *plans)
