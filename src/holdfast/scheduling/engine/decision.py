@@ -289,7 +289,7 @@ def rank(
             run_pre_score_plugins(found.outcomes_per_pod, found.rows)
         row = _best_row(profile, found, rng, extender_scores)
     placement = Placement(found.pod, row, found.view.nodes.names[row], found.plans)
-    if found.outcomes is found.pod_class.outcomes:
+    if not found.outcomes_per_pod:
         placement.reservers = found.pod_class.reservers
     return placement
 

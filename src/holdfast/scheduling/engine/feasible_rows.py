@@ -51,7 +51,7 @@ class Feasible(msgspec.Struct, frozen=True, eq=False):
     outcomes: list[PreFilterOutcome]
     is_of_class: bool
     outcomes_per_pod: Sequence[PreFilterOutcome] = ()
-    """The outcomes of the plugins that are called for every pod."""
+    """The outcomes of the plugins that are called for every pod; empty if all of them skip it."""
     mask: NDArray[np.bool_] | None = None
     remaining: RemainingRows | None = None
     statuses: RowStatuses = NO_STATUSES
@@ -97,7 +97,7 @@ class Feasible(msgspec.Struct, frozen=True, eq=False):
     @property
     def plans(self) -> dict[str, PodPlan]:
         """The plan of each plugin that takes part, by the plugin's name; do not modify it."""
-        if self.outcomes is self.pod_class.outcomes:
+        if not self.outcomes_per_pod:
             return self.pod_class.plans
         return self.pod_class.plans | {
             p.use.name: p.plan for p in self.outcomes_per_pod if not p.skip
