@@ -88,7 +88,7 @@ class DecisionCache:
             use.key_outside_spec for use in self._cycle_plugins if use.key_outside_spec is not None
         )
         self._last: tuple[View | None, int, Key, PodClass | None] = _NOTHING_ASKED
-        """The view that ``is_prepared`` was called with, the epoch stamp, and what it found."""
+        """The view of the last call of ``is_prepared``, the epoch stamp, the key and its class."""
         self._classes = TwoQueueCache[PodClass](_FEW)
         self._outcomes = TwoQueueCache[PreFilterOutcome](2 * _FEW)
         self._frames = TwoQueueCache[tuple[int, tuple[PreFilterOutcome, ...]]](_FEW)
@@ -100,11 +100,10 @@ class DecisionCache:
 
     def pod_class(self, pod: PodInfo, view: View) -> PodClass:
         """Return the pod's class, creating it if necessary. Its ``refresh`` is up to the caller."""
-        last, stamp = self._last, view.nodes.epochs.stamp
-        if last[0] is view and last[1] == stamp:
-            # An attempt asks twice with one view: before it begins, and in its decision.
-            key, pod_class = last[2], last[3]
-        else:
+        stamp = view.nodes.epochs.stamp
+        last_view, last_stamp, key, pod_class = self._last
+        # An attempt asks twice with one view: before it begins, and in its decision.
+        if last_view is not view or last_stamp != stamp:
             key = self._key(pod, view)
             stamp = view.nodes.epochs.stamp  # a plugin may have made labels visible
             pod_class = self._classes.get(key)
